@@ -1,0 +1,54 @@
+"""The exception tree.
+
+IosimError                     every error that iosim raises on purpose
+├── UsageError                 the caller asked for something that cannot be; the command exits with 2
+│   ├── ProblemError           an impossible attention: sizes, heads, dtypes, masks
+│   ├── ProfileError           a hardware profile with unknown, missing or unit-less entries
+│   ├── ProgramError           a tile program that breaks the grammar (also in a user's own file)
+│   │   ├── UnknownOp          an operation without a rule: nothing ever counts as zero by default
+│   │   └── VerificationError  reads before a definition, leaves a tensor, stores a row twice
+│   └── TileError              no tile, or not this tile, fits in the on-chip memory
+└── RunError                   something failed while running (disk, interrupt); the command exits with 1
+
+Messages are one line: what is wrong, where, what is allowed, what to do.
+"""
+
+
+class IosimError(Exception):
+    """Base of every error raised on purpose; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class UsageError(IosimError):
+    """The request itself is at fault."""
+
+    exit_code = 2
+
+
+class ProblemError(UsageError):
+    """An attention problem that cannot exist."""
+
+
+class ProfileError(UsageError):
+    """A hardware profile that cannot be used."""
+
+
+class ProgramError(UsageError):
+    """A tile program that breaks the grammar."""
+
+
+class UnknownOp(ProgramError):
+    """An operation that has no rule in the table of operations."""
+
+
+class VerificationError(ProgramError):
+    """A tile program that computes from, or leaves behind, the wrong memory."""
+
+
+class TileError(UsageError):
+    """A tile that does not fit on chip, or a search that finds none."""
+
+
+class RunError(IosimError):
+    """A failure while running: the disk, the machine, an interrupt."""

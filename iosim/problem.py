@@ -1,0 +1,258 @@
+"""What is computed: the shape, masks and dtypes of one attention. Frozen, validated, without hardware."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from iosim.errors import ProblemError
+
+MAX_SIZE = 2**40
+"""Largest accepted size of one axis; beyond it is a typing error, not an attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """A storage type: its name and its size in bytes."""
+
+    name: str
+    itemsize: int
+
+    def __str__(self) -> str:
+        return self.name
+
+    @staticmethod
+    def parse(name: str | DType) -> DType:
+        """Look a dtype up by name; `ProblemError` lists what is known (never a fallback)."""
+        if isinstance(name, DType):
+            return name
+        try:
+            return DTYPES[name.strip().lower()]
+        except (KeyError, AttributeError):
+            raise ProblemError(f"dtype: unknown dtype {name!r}; known: {', '.join(DTYPES)}") from None
+
+
+DTYPES: dict[str, DType] = {
+    name: DType(name, size)
+    for name, size in {"fp64": 8, "fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}.items()
+}
+"""tf32 is stored as four bytes; fp8 stands for both e4m3 and e5m2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Which (query, key) pairs are computed.
+
+    `none`: all. `causal`: bottom-right aligned, query row r sees keys up to r + seq_k − seq_q.
+    `window:w`: causal, and of those only the last w keys (a query sees itself and the w − 1 before it).
+    """
+
+    kind: str = "none"
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("none", "causal", "window"):
+            raise ProblemError(f"mask: unknown mask {self.kind!r}; allowed: none, causal, window:W")
+        if self.kind == "window":
+            if self.window is None:
+                raise ProblemError("mask: a window needs its width, as in window:1024")
+            _check_size("mask window", self.window)
+        elif self.window is not None:
+            raise ProblemError(f"mask: {self.kind} takes no width")
+
+    @staticmethod
+    def parse(text: str | Mask) -> Mask:
+        """Read `none`, `causal` or `window:1024`."""
+        if isinstance(text, Mask):
+            return text
+        word = text.strip().lower()
+        if word in ("none", "causal"):
+            return Mask(word)
+        match = re.fullmatch(r"window:(\d+)", word)
+        if not match:
+            raise ProblemError(f"mask: cannot read {text!r}; allowed: none, causal, window:W with W >= 1")
+        return Mask("window", int(match[1]))
+
+    @property
+    def is_causal(self) -> bool:
+        """True for causal and window masks: no query sees a key to its right."""
+        return self.kind != "none"
+
+    def __str__(self) -> str:
+        return f"window:{self.window}" if self.kind == "window" else self.kind
+
+
+def _check_size(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ProblemError(f"{name}: must be a whole number, got {value!r}")
+    if not 1 <= value <= MAX_SIZE:
+        raise ProblemError(f"{name}: must be between 1 and 2^40, got {value}")
+
+
+_FP16 = DTYPES["fp16"]
+_FP32 = DTYPES["fp32"]
+SIZE_FIELDS = ("batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim", "value_dim")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionProblem:
+    """One attention: softmax(scale · Q Kᵀ + mask) V for every batch entry and head.
+
+    Shapes: Q [batch, heads, seq_q, head_dim], K [batch, kv_heads, seq_k, head_dim],
+    V [batch, kv_heads, seq_k, value_dim], O [batch, heads, seq_q, value_dim].
+    The head dimension is an input and is never derived from a hidden size. `scale` None is 1/√head_dim.
+    Use `AttentionProblem.of` for the short form with defaults and dtype names.
+    """
+
+    batch: int = 1
+    heads: int = 1
+    kv_heads: int = 1
+    seq_q: int
+    seq_k: int
+    head_dim: int
+    value_dim: int
+    mask: Mask = field(default_factory=Mask)
+    scale: float | None = None
+    dtype_q: DType = _FP16
+    dtype_k: DType = _FP16
+    dtype_v: DType = _FP16
+    dtype_o: DType = _FP16
+    dtype_acc: DType = _FP32
+
+    def __post_init__(self) -> None:
+        for name in SIZE_FIELDS:
+            _check_size(name, getattr(self, name))
+        if self.heads % self.kv_heads:
+            raise ProblemError(
+                f"heads: must be a multiple of kv_heads, got heads={self.heads} and kv_heads={self.kv_heads}"
+            )
+        if self.scale is not None and not (isinstance(self.scale, int | float) and math.isfinite(self.scale)):
+            raise ProblemError(f"scale: must be a finite number, got {self.scale!r}")
+
+    @staticmethod
+    def of(
+        *,
+        seq: int | None = None,
+        seq_q: int | None = None,
+        seq_k: int | None = None,
+        head_dim: int,
+        value_dim: int | None = None,
+        batch: int = 1,
+        heads: int = 1,
+        kv_heads: int | None = None,
+        mask: str | Mask = "none",
+        scale: float | None = None,
+        dtype: str | DType = "fp16",
+        dtype_q: str | DType | None = None,
+        dtype_k: str | DType | None = None,
+        dtype_v: str | DType | None = None,
+        dtype_o: str | DType | None = None,
+        dtype_acc: str | DType = "fp32",
+    ) -> AttentionProblem:
+        """Build a problem from the short form of the command line.
+
+        `seq` sets seq_q and seq_k; kv_heads defaults to heads, value_dim to head_dim, each dtype to `dtype`.
+        """
+        if seq is not None and (seq_q is not None or seq_k is not None):
+            raise ProblemError("seq: give either seq, or seq_q and seq_k, not both")
+        seq_q = seq if seq_q is None else seq_q
+        seq_k = seq if seq_k is None else seq_k
+        if seq_q is None or seq_k is None:
+            raise ProblemError("seq: give seq, or both seq_q and seq_k")
+        return AttentionProblem(
+            batch=batch,
+            heads=heads,
+            kv_heads=heads if kv_heads is None else kv_heads,
+            seq_q=seq_q,
+            seq_k=seq_k,
+            head_dim=head_dim,
+            value_dim=head_dim if value_dim is None else value_dim,
+            mask=Mask.parse(mask),
+            scale=scale,
+            dtype_q=DType.parse(dtype if dtype_q is None else dtype_q),
+            dtype_k=DType.parse(dtype if dtype_k is None else dtype_k),
+            dtype_v=DType.parse(dtype if dtype_v is None else dtype_v),
+            dtype_o=DType.parse(dtype if dtype_o is None else dtype_o),
+            dtype_acc=DType.parse(dtype_acc),
+        )
+
+    @property
+    def softmax_scale(self) -> float:
+        """The factor on Q Kᵀ: `scale`, or 1/√head_dim."""
+        return self.scale if self.scale is not None else 1.0 / math.sqrt(self.head_dim)
+
+    @property
+    def group_size(self) -> int:
+        """Query heads that share one key/value head."""
+        return self.heads // self.kv_heads
+
+    @property
+    def key_offset(self) -> int:
+        """seq_k − seq_q: query row r stands at key r + key_offset (bottom-right alignment)."""
+        return self.seq_k - self.seq_q
+
+    @property
+    def visible_queries(self) -> int:
+        """Query rows of one head that see at least one key."""
+        return self.seq_q if not self.mask.is_causal else min(self.seq_q, self.seq_k)
+
+    @property
+    def visible_keys(self) -> int:
+        """Keys of one head that at least one query row sees."""
+        if self.mask.window is None:
+            return self.seq_k
+        return min(self.seq_k, self.visible_queries + self.mask.window - 1)
+
+    @property
+    def pairs(self) -> int:
+        """Unmasked (query, key) pairs of one head."""
+        if not self.mask.is_causal:
+            return self.seq_q * self.seq_k
+        first = max(0, self.key_offset)  # keys before the first visible query's own
+        rows = self.visible_queries
+        triangle = rows * first + rows * (rows + 1) // 2
+        if self.mask.window is None:
+            return triangle
+        # each row sees min(first + t + 1, window) keys; take off what reaches further back than the window
+        beyond = max(0, first + rows - self.mask.window)
+        start = max(0, first - self.mask.window)
+        return triangle - (beyond * (beyond + 1) - start * (start + 1)) // 2
+
+    @property
+    def useful_flops(self) -> int:
+        """Matmul flops of the unmasked pairs of all heads: 2 (head_dim + value_dim) each, an FMA being 2."""
+        return 2 * (self.head_dim + self.value_dim) * self.pairs * self.heads * self.batch
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: sizes as ints, mask and dtypes by name."""
+        out: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            out[item.name] = str(value) if isinstance(value, Mask | DType) else value
+        out["softmax_scale"] = self.softmax_scale
+        return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileShape:
+    """A tile of `rows` rows of Q by `cols` rows of K (Br × Bc)."""
+
+    rows: int
+    cols: int
+
+    def __post_init__(self) -> None:
+        _check_size("tile rows", self.rows)
+        _check_size("tile cols", self.cols)
+
+    @staticmethod
+    def parse(text: str) -> TileShape:
+        """Read `128x64`: 128 rows of Q by 64 rows of K."""
+        match = re.fullmatch(r"(\d+)[x×](\d+)", text.strip().lower())
+        if not match:
+            raise ProblemError(f"tiles: cannot read {text!r}; write rows x cols, as in 128x64")
+        return TileShape(rows=int(match[1]), cols=int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.cols}"

@@ -1,0 +1,1 @@
+"""Measures on a GPU what iosim predicts."""
