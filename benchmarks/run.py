@@ -1,0 +1,188 @@
+"""Run every benchmark, print the results beside their limits, and write docs/performance.md.
+
+Exit code 1 when a limit is missed. When a case of our own cannot run the page stays as it was; a peer that cannot be
+installed here is only said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.peers import HERE, PEERS, InstallError, Peer, python_of
+
+ROOT = HERE.parent
+PAGE = ROOT / "docs" / "performance.md"
+COLD_STARTS = 7
+MB, GIB = 10**6, 2**30
+
+
+class CaseError(Exception):
+    """A case failed; the message is its last line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One measured quantity with its limit; `value` None means that it could not be measured."""
+
+    what: str
+    value: float | None
+    limit: float
+    unit: str
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.value is not None and self.value < self.limit
+
+    def cells(self) -> tuple[str, ...]:
+        value = "-" if self.value is None else f"{self.value:.3g} {self.unit}"
+        return self.what, value, f"{self.limit:g} {self.unit}", "yes" if self.holds else "**no**", self.note
+
+
+def run(command: Sequence[str | Path]) -> str:
+    """Run one process at the root of the checkout and return its output."""
+    done = subprocess.run([str(w) for w in command], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CaseError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    return done.stdout
+
+
+def case(python: Path | str, *arguments: str | Path) -> dict[str, Any]:
+    """Run one measurement in a process of its own; its last line is JSON."""
+    result: dict[str, Any] = json.loads(run([python, *arguments]).splitlines()[-1])
+    return result
+
+
+def own_rows() -> list[Row]:
+    """The two limits on the counting engine: one huge point, and a large sweep."""
+    point, grid = "count: causal flash2, N=1,048,576, d=128, 64x64 tiles", "sweep of 10,000 points"
+    rows = []
+    try:
+        long = case(sys.executable, "-m", "benchmarks.cases", "long_causal")
+        note = f"first call; best {long['best_seconds'] * 1e3:.2f} ms"
+        rows.append(Row(what=point, value=long["first_seconds"] * 1e3, limit=50, unit="ms", note=note))
+        rows.append(
+            Row(what="its memory, once imported", value=long["grown_bytes"] / MB, limit=200, unit="MB")
+        )
+    except CaseError as error:
+        rows.append(Row(what=point, value=None, limit=50, unit="ms", note=str(error)))
+    try:
+        sweep = case(sys.executable, "-m", "benchmarks.cases", "sweep")
+        note = f"{sweep['points']:,} points through count, best tiles"
+        rows.append(Row(what=grid, value=sweep["first_seconds"], limit=10, unit="s", note=note))
+        rows.append(Row(what="its memory, all in all", value=sweep["peak_bytes"] / GIB, limit=1, unit="GiB"))
+    except CaseError as error:
+        rows.append(Row(what=grid, value=None, limit=10, unit="s", note=str(error)))
+    return rows
+
+
+def cold_row(arguments: Sequence[str], limit: float) -> Row:
+    """Median wall time of a command in a new process (byte code and files warm)."""
+    what, seconds = " ".join(["iosim", *arguments]), []
+    try:
+        for _ in range(COLD_STARTS + 1):
+            started = time.perf_counter()
+            run([sys.executable, "-m", "iosim", *arguments])
+            seconds.append(time.perf_counter() - started)
+    except CaseError as error:
+        return Row(what=what, value=None, limit=limit, unit="s", note=str(error))
+    median = sorted(seconds[1:])[COLD_STARTS // 2]
+    return Row(what=what, value=median, limit=limit, unit="s", note=f"new process, median of {COLD_STARTS}")
+
+
+def layer_cells(name: str, result: dict[str, Any], ours: dict[str, Any], counts: str) -> tuple[str, ...]:
+    """One line of the comparison: times, their ratio to ours, and what the tool says."""
+    ratio = result["best_seconds"] / ours["best_seconds"]
+    said = "-" if result["bytes"] is None else f"{result['bytes']:,}"
+    return (
+        name,
+        f"{result['import_seconds']:.2f} s",
+        f"{result['best_seconds'] * 1e3:.3f} ms",
+        f"{ratio:.3g}x",
+        f"{result['flops']:,}",
+        said,
+        counts,
+    )
+
+
+def peer_cells(peer: Peer, ours: dict[str, Any]) -> tuple[str, ...]:
+    """Time a peer, or say why not."""
+    name = f"{peer.package} {peer.version}"
+    try:
+        return layer_cells(name, case(python_of(peer), HERE / peer.script), ours, peer.counts)
+    except InstallError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return name, "-", "-", "-", "-", "-", "could not be installed here"
+    except CaseError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return name, "-", "-", "-", "-", "-", "failed"
+
+
+def layer_table() -> list[tuple[str, ...]]:
+    """One attention layer through us and through the peers, in one run."""
+    try:
+        ours = case(sys.executable, "-m", "benchmarks.cases", "layer")
+    except CaseError as error:
+        return [("iosim", "-", "-", "-", "-", "-", f"not run: {error}")]
+    own = layer_cells("iosim", ours, ours, "count of flash2, 128x128 tiles: every tensor, read and written")
+    return [own, *(peer_cells(peer, ours) for peer in PEERS)]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table with aligned columns."""
+    lines = [head, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    padded = [
+        "| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |" for line in lines
+    ]
+    return "\n".join([padded[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *padded[1:]])
+
+
+def processor() -> str:
+    """The processor's model where the system tells it."""
+    info = Path("/proc/cpuinfo")
+    names = [n for n in info.read_text().splitlines() if n.startswith("model name")] if info.exists() else []
+    return names[0].partition(":")[2].strip() if names else platform.machine()
+
+
+PAGE_TEXT = """# Speed of the tool itself
+
+Written by `make bench`; do not edit. {cores} cores of {processor}, Python {python}.
+
+## Limits
+{limits}
+
+## Beside its peers
+One attention layer: N=8192, d=128, H=32, 16-bit, no mask; the best of 20 calls in one process, each tool in
+an environment of its own, all in one run. Ratios are to iosim. The peers' times are for what they do, which is
+less: neither knows tiles or on-chip memory.
+
+{layer}
+"""
+
+
+def main() -> int:
+    """Measure, print, write the page."""
+    rows = [*own_rows(), cold_row(["--help"], 0.3), cold_row(["simulate"], 1.2)]
+    limits = table(("what", "measured", "limit", "holds", "how"), [row.cells() for row in rows])
+    head = ("tool", "import", "one call", "ratio", "flops it says", "bytes it says", "what the call covers")
+    layer = table(head, layer_table())
+    facts = {"cores": os.cpu_count(), "processor": processor(), "python": platform.python_version()}
+    page = PAGE_TEXT.format(limits=limits, layer=layer, **facts)
+    print(page)
+    if all(row.value is not None for row in rows):
+        PAGE.write_text(page, encoding="utf-8")
+    return 0 if all(row.holds for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
