@@ -42,7 +42,7 @@ def _paper_range(N: float, d: float, M: float) -> bool:
 
 
 def _up_to_whole(N: float, d: float, M: float) -> bool:
-    return M <= N * d
+    return N * d >= M
 
 
 def _near_whole(N: float, d: float, M: float) -> bool:
@@ -54,7 +54,7 @@ def _from_d_squared(N: float, d: float, M: float) -> bool:
 
 
 def _below_d_squared(N: float, d: float, M: float) -> bool:
-    return M < d * d
+    return d * d > M
 
 
 _DAO = "Dao et al. 2022 (arXiv:2205.14135)"
