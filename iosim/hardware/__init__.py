@@ -1,0 +1,14 @@
+"""Hardware profiles: one GPU's numbers with unit, source and kind."""
+
+from iosim.hardware.load import check_file, load_profile, profile_names
+from iosim.hardware.profile import ComputeUnit, HardwareProfile, MemoryLevel, Quantity
+
+__all__ = [
+    "ComputeUnit",
+    "HardwareProfile",
+    "MemoryLevel",
+    "Quantity",
+    "check_file",
+    "load_profile",
+    "profile_names",
+]

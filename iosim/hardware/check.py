@@ -1,0 +1,308 @@
+"""From the tree of a YAML file to a profile: every key checked against the schema, all faults collected."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from iosim.errors import ProfileError, UsageError
+from iosim.hardware.profile import HardwareProfile, Quantity
+from iosim.hardware.schema import ENTRY_KEYS, FIELDS, GROUPS, HEADER_KEYS, KINDS, SECTIONS, FieldSpec
+from iosim.units import Dimension, decimal_hint, is_decimal_size, parse_quantity
+
+
+@dataclass(slots=True)
+class Node:
+    """A piece of a parsed file: text, mapping or list, and the line it starts in (that of its key)."""
+
+    line: int
+    value: str | dict[str, Node] | list[Node]
+
+    def entries(self) -> dict[str, Node]:
+        """The mapping, or an empty one when this is none."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    def items(self) -> list[Node]:
+        """The list, or an empty one when this is none."""
+        return self.value if isinstance(self.value, list) else []
+
+    def text(self) -> str:
+        """The scalar text, or an empty one when this is none."""
+        return self.value.strip() if isinstance(self.value, str) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issue:
+    """One fault of a file."""
+
+    line: int
+    key: str
+    message: str
+
+    def text(self, label: str) -> str:
+        """One line: file, line, key, what to do."""
+        return f"{label}:{self.line}: {self.key + ': ' if self.key else ''}{self.message}"
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str:
+    """The end of an unknown-key message: the nearest right one, or all of them."""
+    choices = list(allowed)
+    found = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
+    return f"did you mean {found[0]!r}?" if found else f"allowed: {', '.join(choices)}"
+
+
+def check_tree(root: Node) -> list[Issue]:
+    """All faults of a file, in the order in which they were found."""
+    if not isinstance(root.value, dict) or not root.value:
+        return [Issue(line=root.line, key="", message="a profile is a mapping of keys; see docs/hardware.md")]
+    issues = list(_check_header(root))
+    numbers: dict[str, Node] = {}
+    for section in SECTIONS:
+        if section in root.value:
+            issues += _collect(section, root.value[section], numbers)
+    sources = root.entries().get("sources")
+    default = root.entries().get("source")
+    for key, node in numbers.items():
+        try:
+            _quantity(FIELDS[key], node, _texts(sources), default.text() if default else "")
+        except UsageError as error:
+            issues.append(Issue(line=_line_of_value(node), key=key, message=str(error)))
+    for key, spec in FIELDS.items():
+        if spec.required and key not in numbers and not _inside_faulty(key, root, issues):
+            line, message = _missing(key, root)
+            issues.append(Issue(line=line, key=key, message=message))
+    if not issues:
+        issues = [
+            Issue(line=numbers[key].line, key=key, message=text)
+            for key, text in _contradictions(build_profile(root, []))
+        ]
+    return issues
+
+
+def _line_of_value(node: Node) -> int:
+    value = node.entries().get("value")
+    return value.line if value else node.line
+
+
+def _missing(key: str, root: Node) -> tuple[int, str]:
+    """The line of the deepest mapping that should hold the key, and the message."""
+    node = root
+    for word in key.split(".")[:-1]:
+        node = node.entries().get(word, node)
+    unit = FIELDS[key].dimension.value
+    return node.line, f"missing; give a value ({unit}) with its source, or {{unknown: reason}}"
+
+
+def _inside_faulty(key: str, root: Node, issues: Sequence[Issue]) -> bool:
+    """A misspelt key is told once: not again as the missing right one."""
+    group, _, last = key.rpartition(".")
+    return any(
+        issue.key.rpartition(".")[0] == group and f"did you mean {last!r}" in issue.message
+        for issue in issues
+    ) or any(issue.key and key.startswith(issue.key + ".") for issue in issues)
+
+
+def _check_header(root: Node) -> Iterator[Issue]:
+    entries = root.entries()
+    for key, node in entries.items():
+        if key not in HEADER_KEYS and key not in SECTIONS:
+            message = f"unknown key, {nearest(key, (*HEADER_KEYS, *SECTIONS))}"
+            yield Issue(line=node.line, key=key, message=message)
+    for key in ("name", "title", "architecture", "compute_capability", "counter_data"):
+        if key not in entries:
+            yield Issue(line=root.line, key=key, message="missing; every profile states it")
+        elif not entries[key].text():
+            yield Issue(line=entries[key].line, key=key, message="must be a text")
+    counter = entries.get("counter_data")
+    if counter and counter.text() and counter.text() not in ("true", "false"):
+        yield Issue(line=counter.line, key="counter_data", message="must be true or false")
+    aliases = entries.get("aliases")
+    if aliases and (not isinstance(aliases.value, list) or not all(n.text() for n in aliases.items())):
+        yield Issue(line=aliases.line, key="aliases", message="must be a list of names, as in [NVIDIA H200]")
+    sources = entries.get("sources")
+    if sources and (not isinstance(sources.value, dict) or not all(n.text() for n in sources.value.values())):
+        yield Issue(line=sources.line, key="sources", message="must map short names to full citations")
+
+
+def _collect(path: str, node: Node, numbers: dict[str, Node]) -> Iterator[Issue]:
+    """Walk the groups down to the numbers; unknown keys become issues."""
+    if not isinstance(node.value, dict):
+        yield Issue(line=node.line, key=path, message="must be a mapping of keys")
+        return
+    for word, child in node.value.items():
+        key = f"{path}.{word}"
+        if key in FIELDS:
+            numbers[key] = child
+        elif key in GROUPS:
+            yield from _collect(key, child, numbers)
+        else:
+            inside = sorted({k[len(path) + 1 :].split(".")[0] for k in FIELDS if k.startswith(path + ".")})
+            yield Issue(line=child.line, key=key, message=f"unknown key, {nearest(word, inside)}")
+
+
+def _texts(node: Node | None) -> dict[str, str]:
+    return {key: child.text() for key, child in node.entries().items()} if node else {}
+
+
+def _quantity(spec: FieldSpec, node: Node, sources: Mapping[str, str], default_source: str) -> Quantity:
+    """One number: `50 MiB` with the source of the whole file, or a mapping with value, source and more."""
+    entry = _texts(node)
+    for word, child in node.entries().items():
+        if word not in ENTRY_KEYS:
+            raise UsageError(f"unknown key {word!r}, {nearest(word, ENTRY_KEYS)}")
+        if not child.text():
+            raise UsageError(f"{word} is empty")
+    if isinstance(node.value, str):
+        entry = {"value": node.value}
+    unknown = entry.get("unknown")
+    if ("value" in entry) == (unknown is not None):
+        raise UsageError("give either a value, or unknown with the reason")
+    kind = entry.get("kind", "measured" if spec.key.startswith("measured.") else "theoretical")
+    if kind not in KINDS:
+        raise UsageError(f"unknown kind {kind!r}; allowed: {', '.join(KINDS)}")
+    if spec.key.startswith("measured.") and kind != "measured":
+        raise UsageError("stands under measured but its kind is theoretical")
+    value = None
+    if unknown is None:
+        value = parse_quantity(entry["value"], spec.dimension, entry.get("unit"))
+        if (
+            value == 0
+            and spec.dimension is not Dimension.FLAG
+            and not spec.key.endswith("reserved_per_block")
+        ):
+            raise UsageError(f"{entry['value']!r} must be above zero")
+        if spec.dimension is Dimension.BYTES and not isinstance(value, int):
+            raise UsageError(f"{entry['value']!r} is not a whole number of bytes")
+    source = "" if unknown is not None else _source(entry.get("source", default_source), sources)
+    return Quantity(
+        key=spec.key,
+        value=value,
+        unit="" if spec.dimension in (Dimension.COUNT, Dimension.FLAG) else spec.dimension.value,
+        source=source,
+        kind=kind,
+        clock=entry.get("clock"),
+        note=entry.get("note"),
+        unknown=unknown,
+    )
+
+
+def _source(text: str, sources: Mapping[str, str]) -> str:
+    """A key of `sources`, or a citation in words."""
+    if not text:
+        raise UsageError("no source; every number says where it is from (or give the file one `source:`)")
+    if text in sources:
+        return sources[text]
+    if " " not in text:
+        raise UsageError(
+            f"unknown source {text!r}, {nearest(text, sources) if sources else 'no sources given'}"
+        )
+    return text
+
+
+def _numbers(node: Node, path: str) -> Iterator[tuple[str, Node]]:
+    for word, child in node.entries().items():
+        key = f"{path}.{word}" if path else word
+        if key in FIELDS:
+            yield key, child
+        elif key in GROUPS:
+            yield from _numbers(child, key)
+
+
+def build_profile(root: Node, warnings: Sequence[str]) -> HardwareProfile:
+    """The profile of a tree that `check_tree` found good."""
+    entries = root.entries()
+    sources = _texts(entries.get("sources"))
+    default = entries["source"].text() if "source" in entries else ""
+    quantities: dict[str, Quantity] = {}
+    said = list(warnings)
+    for key, node in _numbers(root, ""):
+        quantities[key] = _quantity(FIELDS[key], node, sources, default)
+        value = node.text() or " ".join(
+            node.entries()[k].text() for k in ("value", "unit") if k in node.entries()
+        )
+        said += _decimal_warning(quantities[key], value)
+    return HardwareProfile(
+        name=entries["name"].text(),
+        title=entries["title"].text(),
+        architecture=entries["architecture"].text(),
+        compute_capability=entries["compute_capability"].text(),
+        counter_data=entries["counter_data"].text() == "true",
+        aliases=tuple(node.text() for node in entries["aliases"].items()) if "aliases" in entries else (),
+        quantities={key: quantities[key] for key in FIELDS if key in quantities},
+        sources=sources,
+        warnings=tuple(said),
+    )
+
+
+def _decimal_warning(quantity: Quantity, text: str) -> list[str]:
+    if quantity.value is None or not FIELDS[quantity.key].on_chip or not is_decimal_size(text):
+        return []
+    return [f"{quantity.key}: {decimal_hint(text, quantity.value)}"]
+
+
+def _contradictions(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
+    """Numbers that cannot stand together: (key, message)."""
+    for small, large in (
+        ("memory.sram.per_block", "memory.sram.per_sm"),
+        ("memory.sram.per_sm", "memory.sram.combined_per_sm"),
+        ("memory.l2.sector", "memory.l2.line"),
+        ("memory.l2.line", "memory.l2.capacity"),
+        ("memory.l2.capacity", "memory.hbm.capacity"),
+    ):
+        both = profile.has(small) and profile.has(large)
+        if both and profile.number(small) > profile.number(large):
+            yield small, f"{profile.quantity(small)} is more than {large} ({profile.quantity(large)})"
+    for key, quantity in profile.quantities.items():
+        if quantity.clock is not None and f"compute.clocks.{quantity.clock}" not in profile.quantities:
+            clocks = [k.rsplit(".", 1)[1] for k in profile.quantities if k.startswith("compute.clocks.")]
+            yield key, f"unknown clock {quantity.clock!r}, {nearest(quantity.clock, clocks)}"
+
+
+def apply_overrides(profile: HardwareProfile, overrides: Sequence[str]) -> HardwareProfile:
+    """Replace numbers by "key.path=value" texts; the what-if is named as the source, contradictions warn."""
+    if not overrides:
+        return profile
+    quantities = dict(profile.quantities)
+    warnings = list(profile.warnings)
+    for text in overrides:
+        key, value_text = _split_override(text)
+        spec = FIELDS[key]
+        try:
+            value = parse_quantity(value_text, spec.dimension)
+            node = Node(line=0, value={"value": Node(line=0, value=value_text)})
+            new = _quantity(spec, node, {}, f"override: {key}={value_text}")
+        except UsageError as error:
+            raise ProfileError(f"--set {key}: {error}") from None
+        old = quantities.get(key)
+        if old is not None and old.value == value:
+            warnings.append(f"--set {key}={value_text}: changes nothing, {profile.name} has {old} already")
+            continue
+        quantities[key] = replace(new, clock=old.clock if old else None)
+        warnings += [f"--set {line}" for line in _decimal_warning(new, value_text)]
+    changed = dataclasses.replace(
+        profile, quantities={key: quantities[key] for key in FIELDS if key in quantities}, warnings=()
+    )
+    before = {text for _, text in _contradictions(profile)}
+    warnings += [f"--set: {key}: {text}" for key, text in _contradictions(changed) if text not in before]
+    return dataclasses.replace(changed, warnings=tuple(warnings))
+
+
+def _split_override(text: str) -> tuple[str, str]:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key or not value:
+        raise ProfileError(f"--set {text!r}: write key=value, as in memory.l2.capacity=100MiB")
+    key = key.lower()
+    if key in FIELDS:
+        return key, value
+    ends = [known for known in FIELDS if known.endswith("." + key)]
+    found = ends or difflib.get_close_matches(key, list(FIELDS), n=1, cutoff=0.6)
+    if not found:  # the last words may be right where the path is wrong
+        found = [
+            k
+            for k in FIELDS
+            if difflib.SequenceMatcher(None, k.split(".")[-1], key.split(".")[-1]).ratio() > 0.8
+        ]
+    hint = f"did you mean {' or '.join(repr(k) for k in found[:3])}?" if found else "see `iosim hw show NAME`"
+    raise ProfileError(f"--set {key}: unknown key, {hint}")
