@@ -1,7 +1,7 @@
 """Run every benchmark, print the results beside their limits, and write docs/performance.md.
 
-Exit code 1 when a limit is missed. When a case of our own cannot run the page stays as it was; a peer that cannot be
-installed here is only said.
+Exit code 1 when a limit is missed. When a case of our own cannot run the page stays as it was; a peer that
+cannot be installed here is only said.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ Written by `make bench`; do not edit. {cores} cores of {processor}, Python {pyth
 
 ## Beside its peers
 One attention layer: N=8192, d=128, H=32, 16-bit, no mask; the best of 20 calls in one process, each tool in
-an environment of its own, all in one run. Ratios are to iosim. The peers' times are for what they do, which is
-less: neither knows tiles or on-chip memory.
+an environment of its own, all in one run. Ratios are to iosim. The peers' times are for what they do, which
+is less: neither knows tiles or on-chip memory.
 
 {layer}
 """
