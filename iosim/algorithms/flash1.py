@@ -1,0 +1,103 @@
+"""FlashAttention-1, forward (Dao et al. 2022, Algorithm 1): outer loop over K and V, inner over Q.
+
+                Q_i, O_i, l_i, m_i           one thread block a head keeps K_j and V_j on chip and
+              ┌───┬───┬───┬───┐              walks all of Q; the output and its row statistics go
+    K_j, V_j  │ ↕ │ ↕ │ ↕ │ ↕ │              through slow memory once for every key tile
+              └───┴───┴───┴───┘
+
+Q, O [N, d | dv]; K, V [Nk, d | dv]; l, m [N] in fp32.
+Slow memory a head, literal: Nk(d + dv) + N(Tc·d + (2Tc + 1)dv) elements and 2N(2Tc + 1) statistics.
+Variant `literal` stores zeros first and reads them back, as printed; `skip-first-read` does neither.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from iosim.program.builder import Builder
+from iosim.program.expr import Expr, cdiv, maximum, minimum, param
+from iosim.program.ir import Region, Span, Tensor
+
+
+def flash1(p: Builder) -> None:
+    """FlashAttention-1 forward; option variant = literal | skip-first-read."""
+    Q, K, V, O, M, L = p.tensors("Q K V O M L")
+    literal = p.options["variant"] == "literal"
+    for _ in p.kernel(p.name):
+        for _ in p.heads():
+            p.line("2")
+            for i in p.loop("i", 0, cdiv(p.N, p.Br) if literal else _unseen_row_tiles(p)):
+                _initialise(p, O.tile(i), M, L)
+            p.line("5")
+            first_key_tile, key_tiles = p.key_tiles(Span.whole(p.N))
+            for j in p.loop("j", first_key_tile, key_tiles):
+                p.line("6")
+                k = p.load("K_j", K.tile(j))
+                v = p.load("V_j", V.tile(j))
+                first, last = p.query_tiles(k.rows)
+                seen = last if literal else _seen_before(p, j, first, last)
+                for i, fresh in _row_tiles(p, first, seen, last, literal):
+                    _visit(p, (Q.tile(i), O.tile(i), M.tile(i), L.tile(i)), k, v, fresh=fresh)
+
+
+def _row_tiles(p: Builder, first: Expr, seen: Expr, last: Expr, literal: bool):  # type: ignore[no-untyped-def]
+    """The inner loop: row tiles seen before, and then those at their first visit (none when literal)."""
+    p.line("7")
+    for i in p.loop("i", first, seen):
+        yield i, False
+    if not literal:
+        for i in p.loop("i", maximum(first, seen), last):
+            yield i, True
+
+
+def _seen_before(p: Builder, j: Expr, first: Expr, last: Expr) -> Expr:
+    """Past the last row tile that an earlier key tile visited: none at j = 0, all later unless a window moves on."""
+    row_tiles = cdiv(p.N, p.Br)
+    old = j * row_tiles
+    if p.mask_kind == "window":
+        reach = cdiv(maximum(0, j * p.Bc - (p.Nk - p.N) + param("w") - 1), p.Br)
+        old = minimum(old, reach)
+    return maximum(first, minimum(old, last))
+
+
+def _unseen_row_tiles(p: Builder) -> Expr:
+    """Row tiles that no key tile visits: under a causal mask, whole tiles of the first N − Nk queries."""
+    if p.mask_kind == "none":
+        return minimum(0, p.N)
+    return maximum(0, p.N - p.Nk) // p.Br
+
+
+def _initialise(p: Builder, o: Region, M: Tensor, L: Tensor) -> None:
+    p.store(o, p.fill("O_i", 0, o.rows, o.cols, of=o.tensor))
+    p.store(M.part(o.rows), p.fill("m_i", -inf, o.rows))
+    p.store(L.part(o.rows), p.fill("l_i", 0, o.rows))
+
+
+def _visit(p: Builder, tiles: tuple[Region, ...], k, v, *, fresh: bool) -> None:  # type: ignore[no-untyped-def]
+    """Lines 8 to 13 for one row tile; `fresh` starts from an empty output instead of reading one."""
+    q_tile, o_tile, m_tile, l_tile = tiles
+    p.line("8")
+    q = p.load("Q_i", q_tile)
+    if fresh:
+        o = p.fill("O_i", 0, o_tile.rows, o_tile.cols, of=o_tile.tensor)
+        m = p.fill("m_i", -inf, q.rows)
+        l = p.fill("l_i", 0, q.rows)
+    else:
+        o, m, l = p.load("O_i", o_tile), p.load("m_i", m_tile), p.load("l_i", l_tile)
+    p.line("9")
+    s = p.let("S", p.mask(p.scale(q @ k.T)))
+    p.line("10")
+    m_tilde = p.let("m~", p.row_max(s))
+    P = p.let("P~", p.exp(s - m_tilde))
+    l_tilde = p.let("l~", p.row_sum(P))
+    p.line("11")
+    m_new = p.let("m_new", p.maximum(m, m_tilde))
+    alpha = p.let("α", p.exp(m - m_new))
+    beta = p.let("β", p.exp(m_tilde - m_new))
+    l_new = p.let("l_new", alpha * l + beta * l_tilde)
+    p.line("12")
+    old = p.let("O~", alpha * l * o)
+    p.store(o_tile, p.matmul(beta * P, v, plus=old) * p.reciprocal(l_new))
+    p.line("13")
+    p.store(l_tile, l_new)
+    p.store(m_tile, m_new)

@@ -1,0 +1,194 @@
+"""The shipped algorithms by name, their options, and loading a program from a user's own file."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+
+from iosim.algorithms.flash1 import flash1
+from iosim.algorithms.flash2 import flash2
+from iosim.algorithms.online import online_attention
+from iosim.algorithms.seed_flash import seed_flash
+from iosim.algorithms.small_cache import gemm, small_cache
+from iosim.algorithms.standard import standard
+from iosim.errors import ProgramError, UsageError
+from iosim.problem import TileShape
+from iosim.program.builder import ProgramFunction, build
+from iosim.program.ir import Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A choice of an algorithm; the first value is the default. `tile` options also take a shape such as 128x128."""
+
+    values: tuple[str, ...]
+    help: str
+    takes_tile: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """An algorithm: its program function and what the rest of the tool must know about it.
+
+    `tiled`: its Br x Bc is the user's to choose. `outer`: the tensor of its outer loop (q or k), which decides how
+    the paper's tile rule reads. `computes`: attention, or scores (Q Kᵀ alone). `scaled`: applies the softmax scale.
+    """
+
+    name: str
+    function: ProgramFunction
+    summary: str
+    source: str
+    options: Mapping[str, Option] = field(default_factory=dict)
+    tiled: bool = True
+    outer: str = "q"
+    computes: str = "attention"
+    scaled: bool = True
+    user_defined: bool = False
+    idealised: bool = False
+
+    def resolve(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Every option with its value; unknown options and values are errors that list what is allowed."""
+        chosen = {name: option.values[0] for name, option in self.options.items()}
+        for name, value in given.items():
+            if name not in self.options:
+                allowed = ", ".join(self.options) or "none"
+                raise UsageError(f"{name}: {self.name} has no such option; its options: {allowed}")
+            option = self.options[name]
+            if option.takes_tile and value not in option.values:
+                value = str(TileShape.parse(value))
+            elif value not in option.values:
+                raise UsageError(f"{name}: {value!r} is not one of {', '.join(option.values)}")
+            chosen[name] = value
+        return chosen
+
+    def program(self, mask_kind: str, options: Mapping[str, str]) -> Program:
+        """The tile program for one kind of mask and resolved options; built once, sizes left open."""
+        return _build(self.function, self.name, mask_kind, tuple(sorted(options.items())))
+
+
+@lru_cache(maxsize=256)
+def _build(function: ProgramFunction, name: str, mask_kind: str, options: tuple[tuple[str, str], ...]) -> Program:
+    return build(function, name, mask_kind, dict(options))
+
+
+_OFF_ON = ("off", "on")
+_SHIPPED = [
+    Algorithm(
+        name="standard",
+        function=standard,
+        summary="three kernels, S and P in slow memory (idealised: each matmul reads each operand once)",
+        source="Dao et al. 2022, Algorithm 0",
+        tiled=False,
+        idealised=True,
+        options={
+            "softmax": Option(values=("fused", "naive", "safe", "online"), help="passes of the softmax over S"),
+            "gemm-tiles": Option(values=("off",), help="count the re-reads of real tiles", takes_tile=True),
+            "scale-pass": Option(values=_OFF_ON, help="scale S in a kernel of its own"),
+            "additive-mask": Option(values=_OFF_ON, help="add a mask tensor to S in a kernel of its own"),
+            "dropout": Option(values=_OFF_ON, help="drop entries of P in a kernel of its own"),
+        },
+    ),
+    Algorithm(
+        name="online_attention",
+        function=online_attention,
+        summary="the one-pass recurrence, a query row and a key at a time, no tiles",
+        source="Milakov & Gimelshein 2018; Rabe & Staats 2021",
+        tiled=False,
+    ),
+    Algorithm(
+        name="flash1",
+        function=flash1,
+        summary="outer K and V, inner Q; O, m and l go through slow memory each pass",
+        source="Dao et al. 2022, Algorithm 1",
+        outer="k",
+        options={
+            "variant": Option(values=("literal", "skip-first-read"), help="store and read back the initial zeros")
+        },
+    ),
+    Algorithm(
+        name="flash2",
+        function=flash2,
+        summary="outer Q, inner K and V; O stays on chip, one rescale at the end",
+        source="Dao 2023, Algorithm 1",
+        options={"lse": Option(values=_OFF_ON, help="write the log-sum-exp, 4 bytes a row")},
+    ),
+    Algorithm(
+        name="seed_flash",
+        function=seed_flash,
+        summary="the textbook listing: outer Q, no 1/√d, saves m and l",
+        source="textbook form of Dao et al. 2022 with the loops swapped",
+        scaled=False,
+        options={"save-stats": Option(values=("m+l", "lse", "none"), help="row statistics that are written")},
+    ),
+    Algorithm(
+        name="small_cache",
+        function=small_cache,
+        summary="both matmuls blocked along d too, S and P in slow memory; for M < d²",
+        source="Saha & Ye 2024 (regime M < d²); blocked matmul after Smith et al. 2017",
+    ),
+    Algorithm(
+        name="gemm",
+        function=gemm,
+        summary="the matmul S = Q Kᵀ alone, against 2mnk/√M",
+        source="Smith et al. 2017; Kwasniewski et al. 2019",
+        computes="scores",
+        scaled=False,
+    ),
+]
+
+ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType({a.name: a for a in _SHIPPED})
+
+
+def find_algorithm(name: str) -> Algorithm:
+    """A shipped algorithm by name, or `path/to/file.py:function` for a user's own tile program.
+
+    Errors: `UsageError` naming what is known; `ProgramError` for a file that cannot be read or run.
+    """
+    if name in ALGORITHMS:
+        return ALGORITHMS[name]
+    if ".py" not in name:
+        raise UsageError(
+            f"algorithm: unknown algorithm {name!r}; known: {', '.join(ALGORITHMS)}, or a file such as ./mine.py:program"
+        )
+    path, _, function = name.partition(".py:")
+    return _load_file(Path(f"{path}.py" if function else name), function or "program")
+
+
+def _load_file(path: Path, function: str) -> Algorithm:
+    """Run a user's Python file and take one function from it."""
+    if not path.is_file():
+        raise ProgramError(f"algorithm: {path} is not a file")
+    spec = importlib.util.spec_from_file_location(f"iosim_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ProgramError(f"algorithm: {path} cannot be loaded as Python")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ProgramError(f"algorithm: {path}: {type(error).__name__}: {error}") from error
+    program = getattr(module, function, None)
+    if not callable(program):
+        names = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+        raise ProgramError(f"algorithm: {path} has no function {function!r}; it has: {', '.join(names) or 'none'}")
+    summary = (program.__doc__ or "a program of your own").strip().splitlines()[0]
+    return Algorithm(
+        name=path.stem, function=_guarded(program, path), summary=summary, source=path.name, user_defined=True
+    )
+
+
+def _guarded(program: ProgramFunction, path: Path) -> ProgramFunction:
+    """Errors of a user's function become one line that names the file."""
+
+    def guarded(p) -> None:  # type: ignore[no-untyped-def]
+        try:
+            program(p)
+        except UsageError as error:
+            raise type(error)(f"{path.name}: {error}") from error
+        except Exception as error:
+            raise ProgramError(f"{path.name}: {type(error).__name__}: {error}") from error
+
+    return guarded

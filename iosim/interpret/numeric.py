@@ -1,0 +1,118 @@
+"""The numeric reader: runs a program in NumPy, to prove that it computes what it says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from iosim.interpret.binding import bind
+from iosim.problem import AttentionProblem, TileShape
+from iosim.program.evaluate import Frame
+from iosim.program.expr import Expr, index
+from iosim.program.ir import Assign, Compute, Load, Loop, Program, Region, Span, Statement, Store, Tensor
+from iosim.program.ops import OPS
+
+Array = npt.NDArray[Any]
+_BATCH, _HEAD = index("batch"), index("head")
+
+
+def run(
+    program: Program,
+    problem: AttentionProblem,
+    tiles: TileShape,
+    inputs: dict[str, Array],
+    *,
+    keep: Array | None = None,
+    dtype: npt.DTypeLike = np.float64,
+) -> dict[str, Array]:
+    """Run the program on `inputs` (name -> [batch, heads or kv_heads, rows, cols]); returns every stored tensor.
+
+    Tensors that the program writes start as NaN, so reading what was never written shows.
+    `keep` [batch, heads, N, Nk] is the dropout pattern, if the program has a dropout pass.
+    """
+    frame = Frame(bind(problem, tiles))
+    memory: dict[str, Array] = {}
+    for tensor in program.tensors.values():
+        heads = problem.kv_heads if tensor.shared else problem.heads
+        shape = (problem.batch, heads, _int(frame, tensor.rows), _int(frame, tensor.cols))
+        memory[tensor.name] = (
+            inputs[tensor.name].astype(dtype) if tensor.role == "input" else np.full(shape, np.nan, dtype)
+        )
+    machine = _Machine(problem, memory, keep, dtype)
+    for kernel in program.kernels:
+        machine.run(kernel.body, frame, {})
+    return {t.name: memory[t.name] for t in program.tensors.values() if t.role != "input"}
+
+
+def _int(frame: Frame, node: Expr) -> int:
+    return int(frame.value(node))  # type: ignore[arg-type]
+
+
+@dataclass(slots=True)
+class _Machine:
+    problem: AttentionProblem
+    memory: dict[str, Array]
+    keep: Array | None
+    dtype: npt.DTypeLike
+
+    def run(self, body: tuple[Statement, ...], frame: Frame, chip: dict[str, Array]) -> None:
+        for statement in body:
+            match statement:
+                case Loop():
+                    for i in range(_int(frame, statement.start), _int(frame, statement.stop)):
+                        # a thread block starts with an empty chip; a sequential loop goes on with its own
+                        inside = dict(chip) if statement.parallel else chip
+                        self.run(statement.body, Frame({statement.index: i}, frame), inside)
+                case Load():
+                    chip[statement.value] = self._view(statement.region, frame).copy()
+                case Store():
+                    self._view(statement.region, frame)[...] = chip[statement.value]
+                case Assign():
+                    chip[statement.value] = chip[statement.source]
+                case Compute():
+                    chip[statement.value] = self._compute(statement, frame, chip)
+
+    def _view(self, region: Region, frame: Frame) -> Array:
+        batch, head = self._head(region.tensor, frame)
+        return self.memory[region.tensor.name][batch, head, _slice(region.rows, frame), _slice(region.cols, frame)]
+
+    def _head(self, tensor: Tensor, frame: Frame) -> tuple[int, int]:
+        batch, head = _int(frame, _BATCH), _int(frame, _HEAD)
+        return batch, head // self.problem.group_size if tensor.shared else head
+
+    def _compute(self, statement: Compute, frame: Frame, chip: dict[str, Array]) -> Array:
+        function = OPS[statement.op].function
+        operands = [chip[name] for name in statement.operands]
+        if statement.op == "matmul" and statement.transposed:
+            operands[1] = operands[1].T
+        if statement.op == "fill":
+            assert statement.spans is not None
+            shape = tuple(_int(frame, span.length) for span in statement.spans)
+            return function(shape, statement.number, self.dtype)
+        if statement.op == "scale":
+            number = statement.number if statement.number is not None else self.problem.softmax_scale
+            return function(operands[0], np.asarray(number, dtype=operands[0].dtype))
+        if statement.spans is not None:
+            rows, cols = (_slice(span, frame) for span in statement.spans)
+            operands.append(self._seen(rows, cols) if statement.op == "mask" else self._kept(rows, cols, frame))
+        return np.asarray(function(*operands))
+
+    def _seen(self, rows: slice, cols: slice) -> Array:
+        """Which pairs of a tile the mask shows, rows and columns being those of the whole problem."""
+        own = np.arange(rows.start, rows.stop)[:, None] + self.problem.key_offset
+        key = np.arange(cols.start, cols.stop)[None, :]
+        seen = key <= own
+        window = self.problem.mask.window
+        return seen if window is None else seen & (key > own - window)
+
+    def _kept(self, rows: slice, cols: slice, frame: Frame) -> Array:
+        if self.keep is None:
+            return np.ones((rows.stop - rows.start, cols.stop - cols.start))
+        return np.asarray(self.keep[_int(frame, _BATCH), _int(frame, _HEAD), rows, cols])
+
+
+def _slice(span: Span, frame: Frame) -> slice:
+    return slice(_int(frame, span.start), _int(frame, span.stop))

@@ -1,0 +1,378 @@
+"""Building a tile program in ordinary Python: loops run their body once, with symbolic indices.
+
+A program is a function of one argument, the `Builder`:
+
+    def attention(p):
+        Q, K, V, O = p.tensors("Q K V O")
+        for i in p.blocks(Q):                         # one thread block a (batch, head, row tile)
+            q = p.load("Q_i", Q.tile(i))
+            ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from iosim.errors import ProgramError
+from iosim.program.expr import Expr, Like, cdiv, const, index, is_const, lift, maximum, minimum, param, product
+from iosim.program.ir import (
+    Assign,
+    Buffer,
+    Compute,
+    Kernel,
+    Load,
+    Loop,
+    Program,
+    Region,
+    Span,
+    Statement,
+    Store,
+    Tensor,
+)
+from iosim.program.ops import find_op
+
+Scope: TypeAlias = "tuple[int, ...]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """A matrix on chip: `rows` x `cols`. Arithmetic on values adds statements to the program."""
+
+    name: str
+    text: str
+    rows: Span
+    cols: Span
+    scope: Scope
+    builder: Builder = field(repr=False)
+    transposed: bool = False
+
+    @property
+    def T(self) -> Value:
+        """Transposed, as the second operand of a matmul."""
+        return replace(self, transposed=not self.transposed, text=f"{self.text}ᵀ")
+
+    def __matmul__(self, other: Value) -> Value:
+        return self.builder.matmul(self, other)
+
+    def __add__(self, other: Value) -> Value:
+        return self.builder.op("add", self, other)
+
+    def __sub__(self, other: Value) -> Value:
+        return self.builder.op("sub", self, other)
+
+    def __mul__(self, other: Value) -> Value:
+        return self.builder.op("mul", self, other)
+
+    def __bool__(self) -> bool:
+        raise ProgramError(f"the program branches on the contents of {self.text}, which do not exist while it is built")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A loop whose body is being filled."""
+
+    id: int
+    body: list[Statement]
+
+
+class Builder:
+    """Collects the statements of one program.
+
+    `mask_kind` (none, causal, window) and `options` are known while building, so a program may branch on them.
+    Every size is a letter that is bound later: B, H, Hk, N, Nk, d, dv, Br, Bc, w.
+    """
+
+    def __init__(self, name: str, mask_kind: str, options: Mapping[str, str]) -> None:
+        self.name = name
+        self.mask_kind = mask_kind
+        self.options = dict(options)
+        self.N, self.Nk, self.d, self.dv = param("N"), param("Nk"), param("d"), param("dv")
+        self.Br, self.Bc = param("Br"), param("Bc")
+        self._tensors: dict[str, Tensor] = {}
+        self._kernels: list[Kernel] = []
+        self._buffers: dict[str, Buffer] = {}
+        self._stack: list[_Open] = []
+        self._open_indices: list[str] = []
+        self._count = 0
+        self._line = ""
+
+    # --- slow memory -------------------------------------------------------------------------------------------
+
+    def tensors(self, names: str) -> list[Tensor]:
+        """The inputs and outputs of attention by name, from: Q K V (read), O, LSE, M, L (written)."""
+        known = {
+            "Q": Tensor("Q", self.N, self.d, param("s_q"), "input", row_tile=self.Br, col_tile=self.Bc),
+            "K": Tensor("K", self.Nk, self.d, param("s_k"), "input", shared=True, row_tile=self.Bc, col_tile=self.Bc),
+            "V": Tensor("V", self.Nk, self.dv, param("s_v"), "input", shared=True, row_tile=self.Bc, col_tile=self.Bc),
+            "O": Tensor("O", self.N, self.dv, param("s_o"), "output", row_tile=self.Br, col_tile=self.Bc),
+            **{n: Tensor(n, self.N, const(1), const(4), "output", row_tile=self.Br) for n in ("LSE", "M", "L")},
+        }
+        out = []
+        for name in names.split():
+            if name not in known:
+                raise ProgramError(f"tensor {name!r} is not part of attention; known: {', '.join(known)}, or p.scratch")
+            out.append(self._declare(known[name]))
+        return out
+
+    def scratch(self, name: str, itemsize: Like | None = None, role: str = "scratch") -> Tensor:
+        """A queries x keys matrix in slow memory, such as S or P; elements as wide as O's unless told."""
+        size = param("s_o") if itemsize is None else lift(itemsize)
+        return self._declare(Tensor(name, self.N, self.Nk, size, role, row_tile=self.Br, col_tile=self.Bc))
+
+    def _declare(self, tensor: Tensor) -> Tensor:
+        if tensor.name in self._tensors:
+            raise ProgramError(f"tensor {tensor.name} is declared twice")
+        self._tensors[tensor.name] = tensor
+        return tensor
+
+    def load(self, name: str, region: Region) -> Value:
+        """Bring a region on chip under `name`."""
+        value = self._fresh(name, region.rows, region.cols)
+        self._buffer(value, name, region.tensor, loaded=True)
+        self._append(Load(value.name, region, self._line))
+        return value
+
+    def store(self, region: Region, value: Value) -> None:
+        """Write a value to slow memory."""
+        self._check(value)
+        self._append(Store(value.name, region, self._line))
+
+    # --- control -----------------------------------------------------------------------------------------------
+
+    def kernel(self, name: str) -> Iterator[None]:
+        """`for _ in p.kernel("softmax"):` opens one launch; nothing on chip survives it."""
+        if self._stack:
+            raise ProgramError(f"kernel {name}: kernels cannot be nested")
+        self._buffers = {}
+        frame = self._push()
+        yield None
+        self._stack.pop()
+        self._kernels.append(Kernel(name, tuple(frame.body), self._buffers))
+
+    def grid(self, name: str, start: Like, stop: Like) -> Iterator[Expr]:
+        """A parallel loop: one thread block for each index, in no order."""
+        return self._loop(name, start, stop, parallel=True)
+
+    def loop(self, name: str, start: Like, stop: Like) -> Iterator[Expr]:
+        """A sequential loop inside a thread block."""
+        return self._loop(name, start, stop, parallel=False)
+
+    def heads(self) -> Iterator[None]:
+        """The grid over batch entries and query heads; loads and stores inside refer to that head."""
+        for _ in self.grid("batch", 0, param("B")):
+            for _ in self.grid("head", 0, param("H")):
+                yield None
+
+    def blocks(self, tensor: Tensor) -> Iterator[Expr]:
+        """A kernel with one thread block a (batch, head, row tile of `tensor`); yields the row tile."""
+        for _ in self.kernel(self.name):
+            for _ in self.heads():
+                yield from self.grid("i", 0, cdiv(tensor.rows, tensor.row_tile))
+
+    def _loop(self, name: str, start: Like, stop: Like, *, parallel: bool) -> Iterator[Expr]:
+        if not self._stack:
+            raise ProgramError(f"loop {name} stands outside a kernel")
+        if name in self._open_indices:
+            raise ProgramError(f"loop {name}: that index is already in use by an enclosing loop")
+        line, frame = self._line, self._push()
+        self._open_indices.append(name)
+        yield index(name)
+        self._open_indices.pop()
+        self._stack.pop()
+        self._append(Loop(name, lift(start), lift(stop), parallel, tuple(frame.body), line))
+
+    def line(self, number: str) -> None:
+        """The statements that follow are this line of the paper's listing."""
+        self._line = number
+
+    # --- which keys a tile sees --------------------------------------------------------------------------------
+
+    def key_range(self, rows: Span) -> tuple[Expr, Expr]:
+        """First and past-the-last key that some query of `rows` sees under the mask."""
+        if self.mask_kind == "none":
+            return const(0), self.Nk
+        offset = self.Nk - self.N
+        first = maximum(0, rows.start + offset - param("w") + 1) if self.mask_kind == "window" else const(0)
+        return first, maximum(0, rows.stop + offset)
+
+    def query_range(self, keys: Span) -> tuple[Expr, Expr]:
+        """First and past-the-last query that sees some key of `keys`."""
+        if self.mask_kind == "none":
+            return const(0), self.N
+        offset = self.Nk - self.N
+        last = self.N
+        if self.mask_kind == "window":
+            last = minimum(self.N, maximum(0, keys.stop - offset + param("w") - 1))
+        return maximum(0, keys.start - offset), last
+
+    def key_tiles(self, rows: Span) -> tuple[Expr, Expr]:
+        """The key tiles (of Bc) that some query of `rows` sees; whole tiles outside are skipped."""
+        first, last = self.key_range(rows)
+        return first // self.Bc, cdiv(last, self.Bc)
+
+    def query_tiles(self, keys: Span) -> tuple[Expr, Expr]:
+        """The row tiles (of Br) that see some key of `keys`."""
+        first, last = self.query_range(keys)
+        return first // self.Br, cdiv(last, self.Br)
+
+    # --- operations --------------------------------------------------------------------------------------------
+
+    def let(self, name: str, value: Value) -> Value:
+        """Name a computed value: it becomes a buffer, and a line of the listing."""
+        frame = self._stack[-1].body
+        last = frame[-1] if frame else None
+        if not isinstance(last, Compute) or last.value != value.name or last.named:
+            raise ProgramError(f"let {name}: give it the operation that was just written")
+        frame[-1] = replace(last, named=True, text=f"{name} = {last.text}")
+        self._buffer(value, name, None, loaded=False)
+        return replace(value, text=name)
+
+    def fill(self, name: str, number: float, rows: Span, cols: Span | None = None, of: Tensor | None = None) -> Value:
+        """A new value of one number: a row vector, or a matrix with `cols`; `of` is the tensor it accumulates."""
+        cols = cols or Span.whole(const(1))
+        text = f"{name} = {number:g}".replace("inf", "∞")
+        value = self._compute("fill", (), rows, cols, const(0), text, number=number, spans=(rows, cols), named=True)
+        self._buffer(value, name, of, loaded=False)
+        return replace(value, text=name)
+
+    def set(self, target: Value, value: Value) -> None:
+        """Give `target`, defined before the loop, its next contents."""
+        self._check(target)
+        self._check(value)
+        self._append(Assign(target.name, value.name, f"{target.text} = {value.text}", self._line))
+
+    def matmul(self, a: Value, b: Value, plus: Value | None = None) -> Value:
+        """a @ b, or a @ bᵀ when b is `.T`; `plus` is accumulated into without extra flops."""
+        if a.transposed:
+            raise ProgramError("matmul: only the second operand may be transposed")
+        cols = b.rows if b.transposed else b.cols
+        cost = product([2, a.rows.length, cols.length, a.cols.length])
+        operands = (a, b) if plus is None else (a, b, plus)
+        text = f"{a.text} @ {b.text}" if plus is None else f"{plus.text} + {a.text} @ {b.text}"
+        return self._compute("matmul", operands, a.rows, cols, cost, text, transposed=b.transposed)
+
+    def op(self, name: str, *operands: Value, number: float | None = None) -> Value:
+        """Any other operation of the table, element by element or along rows."""
+        rule = find_op(name)
+        if not operands:
+            raise ProgramError(f"op {name}: needs at least one operand")
+        shapes = [o for o in operands if not is_const(o.cols.length, 1)]
+        widest = shapes[0] if shapes else operands[0]
+        rows = widest.rows
+        cols = Span.whole(const(1)) if rule.per == "in" else widest.cols
+        counted = operands[0].cols if rule.per == "in" else cols
+        cost = product([rule.cost, rows.length, counted.length])
+        if rule.symbol in ("+", "-", "·"):
+            text = f" {rule.symbol} ".join(_bracket(o.text, rule.symbol) for o in operands)
+        else:
+            text = f"{rule.symbol}({', '.join(o.text for o in operands)})"
+        spans = (rows, cols) if name in ("mask", "keep") else None
+        return self._compute(name, operands, rows, cols, cost, text, number=number, spans=spans)
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        """The larger of two, element by element."""
+        return self.op("maximum", a, b)
+
+    def row_max(self, a: Value) -> Value:
+        """The largest of each row."""
+        return self.op("row_max", a)
+
+    def row_sum(self, a: Value) -> Value:
+        """The sum of each row."""
+        return self.op("row_sum", a)
+
+    def exp(self, a: Value) -> Value:
+        """e to the power of a."""
+        return self.op("exp", a)
+
+    def log(self, a: Value) -> Value:
+        """Natural logarithm."""
+        return self.op("log", a)
+
+    def reciprocal(self, a: Value) -> Value:
+        """1 / a, 0 for a row without keys."""
+        return self.op("reciprocal", a)
+
+    def scale(self, a: Value, number: float | None = None) -> Value:
+        """Times the softmax scale, or times a number."""
+        return self.op("scale", a, number=number)
+
+    def mask(self, scores: Value) -> Value:
+        """−∞ where the mask hides the pair; nothing to do under no mask."""
+        return scores if self.mask_kind == "none" else self.op("mask", scores)
+
+    # --- bookkeeping -------------------------------------------------------------------------------------------
+
+    def _compute(
+        self,
+        op: str,
+        operands: tuple[Value, ...],
+        rows: Span,
+        cols: Span,
+        cost: Expr,
+        text: str,
+        *,
+        transposed: bool = False,
+        spans: tuple[Span, Span] | None = None,
+        number: float | None = None,
+        named: bool = False,
+    ) -> Value:
+        for operand in operands:
+            self._check(operand)
+        value = self._fresh(text, rows, cols)
+        names = tuple(o.name for o in operands)
+        self._append(Compute(value.name, op, names, cost, text, named, self._line, transposed, spans, number))
+        return value
+
+    def _check(self, value: Value) -> None:
+        scope = tuple(frame.id for frame in self._stack)
+        if not isinstance(value, Value) or value.builder is not self:
+            raise ProgramError(f"{value!r} is not a value of this program")
+        if value.scope != scope[: len(value.scope)]:
+            raise ProgramError(
+                f"{value.text} is used before it is defined on every path: it was defined inside a loop or kernel "
+                "that has ended; define it before the loop and p.set it inside"
+            )
+
+    def _fresh(self, text: str, rows: Span, cols: Span) -> Value:
+        self._count += 1
+        return Value(f"%{self._count}", text, rows, cols, tuple(frame.id for frame in self._stack), self)
+
+    def _buffer(self, value: Value, display: str, tensor: Tensor | None, *, loaded: bool) -> None:
+        buffer = Buffer(value.name, display, value.rows.widest, value.cols.widest, tensor, loaded)
+        self._buffers[value.name] = buffer
+
+    def _push(self) -> _Open:
+        self._count += 1
+        frame = _Open(self._count, [])
+        self._stack.append(frame)
+        return frame
+
+    def _append(self, statement: Statement) -> None:
+        if not self._stack:
+            raise ProgramError("loads, stores and operations stand inside a kernel")
+        self._stack[-1].body.append(statement)
+
+    def finish(self) -> Program:
+        """The program, after its function has run."""
+        if not self._kernels:
+            raise ProgramError(f"{self.name}: the program has no kernel")
+        if not any(t.role == "output" for t in self._tensors.values()):
+            raise ProgramError(f"{self.name}: the program has no output tensor")
+        return Program(self.name, dict(self._tensors), tuple(self._kernels))
+
+
+def _bracket(text: str, symbol: str) -> str:
+    return f"({text})" if symbol == "·" and any(sign in text for sign in (" + ", " - ")) else text
+
+
+ProgramFunction: TypeAlias = "Callable[[Builder], None]"
+
+
+def build(function: ProgramFunction, name: str, mask_kind: str, options: Mapping[str, str]) -> Program:
+    """Run a program function once and return what it built."""
+    builder = Builder(name, mask_kind, options)
+    function(builder)
+    return builder.finish()

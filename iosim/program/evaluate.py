@@ -1,0 +1,152 @@
+"""Values of expressions: exact, on Python ints for one point or on int64 columns for many points at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from iosim.errors import ProgramError
+from iosim.program.expr import Expr
+
+Column: TypeAlias = npt.NDArray[Any]
+Number: TypeAlias = "int | Column"
+Binding: TypeAlias = "Mapping[str, Number]"
+
+CHUNK = 1 << 18
+"""Elements of one expanded loop held at a time: a few MB a column, and still fast."""
+
+_SAFE = 1 << 62  # below this an int64 product or sum cannot wrap
+
+
+def evaluate(node: Expr, binding: Binding) -> Number:
+    """The value of `node` with its letters bound; an int, or a column where any letter is one."""
+    return Frame(binding).value(node)
+
+
+class Frame:
+    """A binding with what was already computed under it; frames nest inside expanded loops."""
+
+    def __init__(self, binding: Binding, outer: Frame | None = None, rows: Column | None = None) -> None:
+        self._binding = binding  # letters, or the one index of this frame's loop
+        self._outer = outer
+        self._rows = rows  # for each element here, its row in the outer frame's columns
+        self._known: dict[Expr, Number] = {}
+
+    def value(self, node: Expr) -> Number:
+        """The value of `node` in this frame."""
+        known = self._known.get(node)
+        if known is None:
+            known = self._known[node] = self._find(node)
+        return known
+
+    def _find(self, node: Expr) -> Number:
+        if self._outer is not None and not (node.free & self._binding.keys()):
+            value = self._outer.value(node)
+            return value[self._rows] if isinstance(value, np.ndarray) and self._rows is not None else value
+        if node.op == "const":
+            return cast(int, node.args[0])
+        if node.op in ("param", "index"):
+            name = cast(str, node.args[0])
+            if name not in self._binding:
+                raise ProgramError(f"the program uses {name}, which has no value here")
+            return self._binding[name]
+        if node.op == "sum":
+            return self._sum(node)
+        if node.op == "extent":
+            i, tile, size = (self.value(cast(Expr, a)) for a in node.args)
+            return _minimum(_mul(i + 1, tile), size) - _minimum(_mul(i, tile), size)
+        a, b = (self.value(cast(Expr, arg)) for arg in node.args)
+        return _BINARY[node.op](a, b)
+
+    def _sum(self, node: Expr) -> Number:
+        name, body = cast(str, node.args[0]), cast(Expr, node.args[3])
+        lo, hi = self.value(cast(Expr, node.args[1])), self.value(cast(Expr, node.args[2]))
+        if not isinstance(lo, np.ndarray) and not isinstance(hi, np.ndarray):
+            return sum(
+                _total(Frame({name: np.arange(start, min(start + CHUNK, hi))}, self).value(body))
+                for start in range(lo, hi, CHUNK)
+            )
+        first, trips = np.broadcast_arrays(lo, np.asarray(hi) - lo)
+        return self._sum_columns(name, body, first, trips)
+
+    def _sum_columns(self, name: str, body: Expr, first: Column, trips: Column) -> Column:
+        """Σ for each row of the columns: whole rows are expanded together, up to CHUNK elements at a time."""
+        out: Column = np.zeros(len(trips), dtype=np.int64)
+        row = 0
+        while row < len(trips):
+            if trips[row] > CHUNK:
+                start, stop = int(first[row]), int(first[row] + trips[row])
+                pieces = [np.arange(s, min(s + CHUNK, stop)) for s in range(start, stop, CHUNK)]
+                value = sum(
+                    _total(Frame({name: piece}, self, np.full(len(piece), row)).value(body)) for piece in pieces
+                )
+                if value >= _SAFE and out.dtype != object:
+                    out = out.astype(object)
+                out[row] = value
+                row += 1
+                continue
+            ends = np.cumsum(trips[row : row + CHUNK])
+            many = max(1, int(np.searchsorted(ends, CHUNK, side="right")))
+            part = slice(row, row + many)
+            rows = np.repeat(np.arange(row, row + many), trips[part])
+            offset = np.arange(len(rows)) - np.repeat(ends[:many] - trips[part], trips[part])
+            values = Frame({name: first[rows] + offset}, self, rows).value(body)
+            sums = _group_sums(values, rows - row, many)
+            if sums.dtype == object and out.dtype != object:
+                out = out.astype(object)
+            out[part] = sums
+            row += many
+        return out
+
+
+def _group_sums(values: Number, group: Column, groups: int) -> Column:
+    flat = np.broadcast_to(np.asarray(values), group.shape)
+    wide = flat.dtype == object or (len(flat) and _largest(flat) * len(flat) >= _SAFE)
+    sums = np.zeros(groups, dtype=object if wide else np.int64)
+    np.add.at(sums, group, flat.astype(object) if wide else flat)
+    return sums
+
+
+def _total(values: Number) -> int:
+    """The sum of a column as an exact Python int."""
+    column = np.asarray(values)
+    if column.size and column.dtype != object and _largest(column) * column.size >= _SAFE:
+        column = column.astype(object)
+    return int(column.sum())
+
+
+def _largest(value: Number) -> int:
+    if isinstance(value, np.ndarray):
+        return max(abs(int(value.max())), abs(int(value.min()))) if value.size else 0
+    return abs(value)
+
+
+def _mul(a: Number, b: Number) -> Number:
+    """a · b without wrapping: a column that would pass 2⁶² goes on in Python ints."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if _largest(a) * _largest(b) >= _SAFE:
+        return np.asarray(a, dtype=object) * np.asarray(b, dtype=object)
+    return a * b
+
+
+def _minimum(a: Number, b: Number) -> Number:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
+
+
+def _maximum(a: Number, b: Number) -> Number:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
+
+
+_BINARY: dict[str, Callable[[Number, Number], Number]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": _mul,
+    "//": lambda a, b: a // b,
+    "cdiv": lambda a, b: -(-a // b),
+    "min": _minimum,
+    "max": _maximum,
+}

@@ -1,0 +1,290 @@
+"""Size and index expressions: built once from letters, evaluated later on ints or on columns of ints.
+
+A node is interned: equal expressions are one object, so results can be remembered by identity. Python cannot
+branch on a node (its value is not known when the program is built): comparing one, or using it in an `if`,
+raises `ProgramError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from iosim.errors import ProgramError
+
+Arg: TypeAlias = "Expr | int | str"
+Like: TypeAlias = "Expr | int"
+
+PRECEDENCE = {"+": 1, "-": 1, "*": 2, "//": 2}
+
+
+class Expr:
+    """One node: `op` names it, `args` are its parts, `free` the loop indices its value depends on.
+
+    Operations: const, param, index, + - * // (floor), cdiv (ceiling), min, max,
+    extent (rows of tile i on a tiled axis) and sum (over one loop index).
+    """
+
+    __slots__ = ("args", "free", "op", "params")
+
+    op: str
+    args: tuple[Arg, ...]
+    free: frozenset[str]
+    params: frozenset[str]
+
+    def __init__(self, op: str, args: tuple[Arg, ...]) -> None:
+        self.op = op
+        self.args = args
+        children = [a for a in args if isinstance(a, Expr)]
+        free = frozenset[str]().union(*(c.free for c in children))
+        params = frozenset[str]().union(*(c.params for c in children))
+        if op == "index":
+            free = frozenset([str(args[0])])
+        elif op == "sum":
+            free -= {str(args[0])}
+        elif op == "param":
+            params = frozenset([str(args[0])])
+        self.free = free
+        self.params = params
+
+    def __add__(self, other: Like) -> Expr:
+        return add(self, other)
+
+    def __radd__(self, other: Like) -> Expr:
+        return add(other, self)
+
+    def __sub__(self, other: Like) -> Expr:
+        return sub(self, other)
+
+    def __rsub__(self, other: Like) -> Expr:
+        return sub(other, self)
+
+    def __mul__(self, other: Like) -> Expr:
+        return mul(self, other)
+
+    def __rmul__(self, other: Like) -> Expr:
+        return mul(other, self)
+
+    def __floordiv__(self, other: Like) -> Expr:
+        return floordiv(self, other)
+
+    def _undecided(self, *_: object) -> bool:
+        raise ProgramError(
+            f"the program branches on {self}, which has no value while the program is built; "
+            "use loop bounds, minimum or maximum instead of a Python comparison"
+        )
+
+    __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _undecided
+
+    def __index__(self) -> int:
+        raise ProgramError(f"{self} has no value while the program is built; iterate with p.loop or p.grid")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or self._undecided()
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other and self._undecided()
+
+    __hash__ = object.__hash__
+
+    def __str__(self) -> str:
+        return _text(self)
+
+    __repr__ = __str__
+
+
+_node = lru_cache(maxsize=None)(Expr)
+
+
+def const(value: int) -> Expr:
+    """A known whole number."""
+    return _node("const", (int(value),))
+
+
+def param(letter: str) -> Expr:
+    """A size that is bound when the program is read: N, d, Br …"""
+    return _node("param", (letter,))
+
+
+def index(name: str) -> Expr:
+    """The index of a loop or grid."""
+    return _node("index", (name,))
+
+
+def lift(value: Like) -> Expr:
+    """An int becomes a constant; an expression stays what it is."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ProgramError(f"sizes and indices are whole numbers, got {value!r}")
+    return const(value)
+
+
+def is_const(node: Expr, value: int) -> bool:
+    """True for the constant `value`."""
+    return node.op == "const" and node.args[0] == value
+
+
+def _ints(a: Expr, b: Expr) -> tuple[int, int] | None:
+    if a.op == "const" and b.op == "const":
+        return int(a.args[0]), int(b.args[0])  # type: ignore[arg-type]
+    return None
+
+
+def add(x: Like, y: Like) -> Expr:
+    """x + y, folded where both or one of them is known."""
+    a, b = lift(x), lift(y)
+    if known := _ints(a, b):
+        return const(known[0] + known[1])
+    if is_const(a, 0):
+        return b
+    return a if is_const(b, 0) else _node("+", (a, b))
+
+
+def sub(x: Like, y: Like) -> Expr:
+    """x − y."""
+    a, b = lift(x), lift(y)
+    if known := _ints(a, b):
+        return const(known[0] - known[1])
+    if a is b:
+        return const(0)
+    return a if is_const(b, 0) else _node("-", (a, b))
+
+
+def mul(x: Like, y: Like) -> Expr:
+    """x · y."""
+    a, b = lift(x), lift(y)
+    if known := _ints(a, b):
+        return const(known[0] * known[1])
+    if is_const(a, 0) or is_const(b, 0):
+        return const(0)
+    if is_const(a, 1):
+        return b
+    return a if is_const(b, 1) else _node("*", (a, b))
+
+
+def floordiv(x: Like, y: Like) -> Expr:
+    """⌊x / y⌋."""
+    a, b = lift(x), lift(y)
+    if known := _ints(a, b):
+        return const(known[0] // known[1])
+    return a if is_const(b, 1) else _node("//", (a, b))
+
+
+def cdiv(x: Like, y: Like) -> Expr:
+    """⌈x / y⌉: how many tiles of y cover x."""
+    a, b = lift(x), lift(y)
+    if known := _ints(a, b):
+        return const(-(-known[0] // known[1]))
+    return a if is_const(b, 1) else _node("cdiv", (a, b))
+
+
+def minimum(x: Like, y: Like) -> Expr:
+    """The smaller of x and y."""
+    a, b = lift(x), lift(y)
+    if known := _ints(a, b):
+        return const(min(known))
+    return a if a is b else _node("min", (a, b))
+
+
+def maximum(x: Like, y: Like) -> Expr:
+    """The larger of x and y; max(0, y) is y where y cannot be negative."""
+    a, b = lift(x), lift(y)
+    if known := _ints(a, b):
+        return const(max(known))
+    if a is b or (is_const(a, 0) and _nonnegative(b)):
+        return b
+    return a if is_const(b, 0) and _nonnegative(a) else _node("max", (a, b))
+
+
+def _nonnegative(node: Expr) -> bool:
+    """True where the sign follows from the form: every letter and every index is at least 0."""
+    children = [a for a in node.args if isinstance(a, Expr)]
+    if node.op == "const":
+        return int(node.args[0]) >= 0  # type: ignore[arg-type]
+    if node.op == "max":
+        return any(_nonnegative(c) for c in children)
+    if node.op in ("param", "index", "extent"):
+        return True
+    return node.op in ("+", "*", "//", "cdiv", "min") and all(_nonnegative(c) for c in children)
+
+
+def tile_start(i: Like, tile: Like, size: Like) -> Expr:
+    """First row of tile i on an axis of `size` rows in tiles of `tile`: min(i · tile, size).
+
+    It is also the number of rows before tile i, which is what makes sums of extents closed.
+    """
+    i, tile, size = lift(i), lift(tile), lift(size)
+    if i.op == "cdiv" and i.args[0] is size and i.args[1] is tile:
+        return size
+    if is_const(i, 0):
+        return const(0)
+    return minimum(mul(i, tile), size)
+
+
+def extent(i: Like, tile: Like, size: Like) -> Expr:
+    """Rows of tile i: `tile`, less in a ragged last tile."""
+    i, tile, size = lift(i), lift(tile), lift(size)
+    if is_const(tile, 1):
+        return const(1)
+    return _node("extent", (i, tile, size))
+
+
+def factors(node: Expr) -> list[Expr]:
+    """The factors of a product, constants first."""
+    if node.op == "*":
+        left, right = node.args
+        return factors(lift(left)) + factors(lift(right))  # type: ignore[arg-type]
+    return [node]
+
+
+def product(nodes: Iterable[Like]) -> Expr:
+    """The product of all; 1 for none."""
+    out = const(1)
+    for node in nodes:
+        out = mul(out, node)
+    return out
+
+
+def sum_over(name: str, lo: Expr, hi: Expr, term: Expr) -> Expr:
+    """Σ of `term` for index `name` from lo up to, not including, hi (0 where hi <= lo).
+
+    A factor that does not depend on the index is taken out; a single tile extent telescopes to a difference of
+    tile starts. What is left, and only that, becomes a `sum` node, which is expanded when it is evaluated.
+    """
+    end = maximum(lo, hi)
+    parts = factors(term)
+    fixed = [f for f in parts if name not in f.free]
+    moving = [f for f in parts if name in f.free]
+    if not moving:
+        return product([*fixed, sub(end, lo)])
+    if len(moving) == 1 and moving[0].op == "extent" and moving[0].args[0] is index(name):
+        _, tile, size = moving[0].args
+        inner = sub(tile_start(end, tile, size), tile_start(lo, tile, size))  # type: ignore[arg-type]
+        return product([*fixed, inner])
+    return product([*fixed, _node("sum", (name, lo, end, product(moving)))])
+
+
+def _text(node: Expr) -> str:
+    op, args = node.op, node.args
+    if op in ("const", "param", "index"):
+        return str(args[0])
+    if op in PRECEDENCE:
+        left, right = args
+        sign = {"*": "·", "//": " // "}.get(op, f" {op} ")
+        return f"{_wrap(left, op, False)}{sign}{_wrap(right, op, op in '-//')}"
+    if op == "cdiv":
+        return f"ceil({args[0]} / {_wrap(args[1], '//', True)})"
+    if op == "extent":
+        return f"rows({args[0]}; {args[1]} of {args[2]})"
+    if op == "sum":
+        return f"Σ[{args[0]}={args[1]}..{args[2]}) {_wrap(args[3], '*', False)}"
+    return f"{op}({', '.join(str(a) for a in args)})"
+
+
+def _wrap(arg: Any, parent: str, strict: bool) -> str:
+    inner = PRECEDENCE.get(arg.op) if isinstance(arg, Expr) else None
+    if inner is not None and (inner < PRECEDENCE[parent] or (strict and inner == PRECEDENCE[parent])):
+        return f"({arg})"
+    return str(arg)

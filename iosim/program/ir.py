@@ -1,0 +1,191 @@
+"""The grammar of tile programs: tensors, spans, values and six kinds of statement.
+
+kernel(name)  one launch; standard attention has three          grid(var)  one thread block each, unordered
+loop(var)     sequential, inside a thread block                  load       slow memory -> chip
+compute       an operation of the table on values on chip        store      chip -> slow memory
+assign        gives a value that lives across a loop its next contents
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from iosim.program.expr import Expr, const, extent, index, is_const, minimum, product, tile_start
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows or columns [start, stop) of a tensor: tile `tile_index` of an axis, a single row, or all of it."""
+
+    start: Expr
+    stop: Expr
+    length: Expr
+    widest: Expr  # the length of a whole tile: what must be kept free on chip
+    label: str
+
+    @staticmethod
+    def tile(i: Expr, tile: Expr, size: Expr) -> Span:
+        """Tile i of an axis of `size` in tiles of `tile`."""
+        length = extent(i, tile, size)
+        stop = tile_start(i + const(1), tile, size)
+        return Span(tile_start(i, tile, size), stop, length, minimum(tile, size), str(i))
+
+    @staticmethod
+    def one(i: Expr) -> Span:
+        """The single row or column i."""
+        return Span(i, i + const(1), const(1), const(1), str(i))
+
+    @staticmethod
+    def whole(size: Expr) -> Span:
+        """All of an axis."""
+        return Span(const(0), size, size, size, ":")
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A matrix a head in slow memory: `rows` x `cols` elements of `itemsize` bytes.
+
+    `shared` tensors (K, V) are stored once a kv-head. `role` is input, output, or scratch (written and read back,
+    such as S).
+    """
+
+    name: str
+    rows: Expr
+    cols: Expr
+    itemsize: Expr
+    role: str
+    shared: bool = False
+    row_tile: Expr = field(default_factory=lambda: const(1))
+    col_tile: Expr | None = None
+
+    @property
+    def is_statistic(self) -> bool:
+        """True for one number a row: m, l, the log-sum-exp."""
+        return is_const(self.cols, 1)
+
+    def tile(self, i: Expr, j: Expr | None = None) -> Region:
+        """Rows of tile i; all columns, or those of tile j."""
+        cols = Span.whole(self.cols) if j is None or self.col_tile is None else Span.tile(j, self.col_tile, self.cols)
+        return Region(self, Span.tile(i, self.row_tile, self.rows), cols)
+
+    def part(self, rows: Span | None = None, cols: Span | None = None) -> Region:
+        """Any rows and columns; all where not given."""
+        return Region(self, rows or Span.whole(self.rows), cols or Span.whole(self.cols))
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """What one load or store touches."""
+
+    tensor: Tensor
+    rows: Span
+    cols: Span
+
+    @property
+    def bytes(self) -> Expr:
+        """Bytes moved."""
+        return product([self.tensor.itemsize, self.rows.length, self.cols.length])
+
+    def __str__(self) -> str:
+        cols = "" if self.cols.label == ":" else f", {self.cols.label}"
+        return f"{self.tensor.name}[{self.rows.label}{cols}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`value` = region, from slow memory."""
+
+    value: str
+    region: Region
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """region = `value`, to slow memory."""
+
+    value: str
+    region: Region
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """`value` = op(operands); `cost` is in the op's unit. `text` is how a person writes it."""
+
+    value: str
+    op: str
+    operands: tuple[str, ...]
+    cost: Expr
+    text: str
+    named: bool
+    line: str = ""
+    transposed: bool = False  # matmul: the second operand is transposed
+    spans: tuple[Span, Span] | None = None  # where the result lies among queries and keys
+    number: float | None = None  # fill, scale: the constant; None in scale is the softmax scale
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """The loop-carried `value` takes the contents of `source`."""
+
+    value: str
+    source: str
+    text: str
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`body` for each index in [start, stop); `parallel` marks a grid: one thread block each."""
+
+    index: str
+    start: Expr
+    stop: Expr
+    parallel: bool
+    body: tuple[Statement, ...]
+    line: str = ""
+
+    @property
+    def variable(self) -> Expr:
+        """The index as an expression."""
+        return index(self.index)
+
+
+Statement: TypeAlias = "Load | Store | Compute | Assign | Loop"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A named value on chip: its largest shape, and the tensor whose tile it is (None for S, P, m, l …)."""
+
+    name: str
+    display: str
+    rows: Expr
+    cols: Expr
+    tensor: Tensor | None
+    loaded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch: its statements and the named values it keeps on chip."""
+
+    name: str
+    body: tuple[Statement, ...]
+    buffers: dict[str, Buffer]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A whole algorithm, built once with its sizes left open."""
+
+    name: str
+    tensors: dict[str, Tensor]
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def spills_scores(self) -> bool:
+        """True where a tensor of queries x keys (S, P) goes through slow memory."""
+        return any(t.role == "scratch" and not t.is_statistic for t in self.tensors.values())
