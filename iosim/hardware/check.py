@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from iosim.errors import ProfileError, UsageError
+from iosim.errors import UsageError
 from iosim.hardware.profile import HardwareProfile, Quantity
 from iosim.hardware.schema import ENTRY_KEYS, FIELDS, GROUPS, HEADER_KEYS, KINDS, SECTIONS, FieldSpec
 from iosim.units import Dimension, decimal_hint, is_decimal_size, parse_quantity
@@ -66,7 +65,7 @@ def check_tree(root: Node) -> list[Issue]:
     default = root.entries().get("source")
     for key, node in numbers.items():
         try:
-            _quantity(FIELDS[key], node, _texts(sources), default.text() if default else "")
+            read_quantity(FIELDS[key], node, _texts(sources), default.text() if default else "")
         except UsageError as error:
             issues.append(Issue(line=_line_of_value(node), key=key, message=str(error)))
     for key, spec in FIELDS.items():
@@ -76,7 +75,7 @@ def check_tree(root: Node) -> list[Issue]:
     if not issues:
         issues = [
             Issue(line=numbers[key].line, key=key, message=text)
-            for key, text in _contradictions(build_profile(root, []))
+            for key, text in contradictions(build_profile(root, []))
         ]
     return issues
 
@@ -146,7 +145,7 @@ def _texts(node: Node | None) -> dict[str, str]:
     return {key: child.text() for key, child in node.entries().items()} if node else {}
 
 
-def _quantity(spec: FieldSpec, node: Node, sources: Mapping[str, str], default_source: str) -> Quantity:
+def read_quantity(spec: FieldSpec, node: Node, sources: Mapping[str, str], default_source: str) -> Quantity:
     """One number: `50 MiB` with the source of the whole file, or a mapping with value, source and more."""
     entry = _texts(node)
     for word, child in node.entries().items():
@@ -218,11 +217,11 @@ def build_profile(root: Node, warnings: Sequence[str]) -> HardwareProfile:
     quantities: dict[str, Quantity] = {}
     said = list(warnings)
     for key, node in _numbers(root, ""):
-        quantities[key] = _quantity(FIELDS[key], node, sources, default)
+        quantities[key] = read_quantity(FIELDS[key], node, sources, default)
         value = node.text() or " ".join(
             node.entries()[k].text() for k in ("value", "unit") if k in node.entries()
         )
-        said += _decimal_warning(quantities[key], value)
+        said += decimal_warning(quantities[key], value)
     return HardwareProfile(
         name=entries["name"].text(),
         title=entries["title"].text(),
@@ -236,13 +235,13 @@ def build_profile(root: Node, warnings: Sequence[str]) -> HardwareProfile:
     )
 
 
-def _decimal_warning(quantity: Quantity, text: str) -> list[str]:
+def decimal_warning(quantity: Quantity, text: str) -> list[str]:
     if quantity.value is None or not FIELDS[quantity.key].on_chip or not is_decimal_size(text):
         return []
     return [f"{quantity.key}: {decimal_hint(text, quantity.value)}"]
 
 
-def _contradictions(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
+def contradictions(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
     """Numbers that cannot stand together: (key, message)."""
     for small, large in (
         ("memory.sram.per_block", "memory.sram.per_sm"),
@@ -258,51 +257,3 @@ def _contradictions(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
         if quantity.clock is not None and f"compute.clocks.{quantity.clock}" not in profile.quantities:
             clocks = [k.rsplit(".", 1)[1] for k in profile.quantities if k.startswith("compute.clocks.")]
             yield key, f"unknown clock {quantity.clock!r}, {nearest(quantity.clock, clocks)}"
-
-
-def apply_overrides(profile: HardwareProfile, overrides: Sequence[str]) -> HardwareProfile:
-    """Replace numbers by "key.path=value" texts; the what-if is named as the source, contradictions warn."""
-    if not overrides:
-        return profile
-    quantities = dict(profile.quantities)
-    warnings = list(profile.warnings)
-    for text in overrides:
-        key, value_text = _split_override(text)
-        spec = FIELDS[key]
-        try:
-            value = parse_quantity(value_text, spec.dimension)
-            node = Node(line=0, value={"value": Node(line=0, value=value_text)})
-            new = _quantity(spec, node, {}, f"override: {key}={value_text}")
-        except UsageError as error:
-            raise ProfileError(f"--set {key}: {error}") from None
-        old = quantities.get(key)
-        if old is not None and old.value == value:
-            warnings.append(f"--set {key}={value_text}: changes nothing, {profile.name} has {old} already")
-            continue
-        quantities[key] = replace(new, clock=old.clock if old else None)
-        warnings += [f"--set {line}" for line in _decimal_warning(new, value_text)]
-    changed = dataclasses.replace(
-        profile, quantities={key: quantities[key] for key in FIELDS if key in quantities}, warnings=()
-    )
-    before = {text for _, text in _contradictions(profile)}
-    warnings += [f"--set: {key}: {text}" for key, text in _contradictions(changed) if text not in before]
-    return dataclasses.replace(changed, warnings=tuple(warnings))
-
-
-def _split_override(text: str) -> tuple[str, str]:
-    key, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or not key or not value:
-        raise ProfileError(f"--set {text!r}: write key=value, as in memory.l2.capacity=100MiB")
-    key = key.lower()
-    if key in FIELDS:
-        return key, value
-    ends = [known for known in FIELDS if known.endswith("." + key)]
-    found = ends or difflib.get_close_matches(key, list(FIELDS), n=1, cutoff=0.6)
-    if not found:  # the last words may be right where the path is wrong
-        found = [
-            k
-            for k in FIELDS
-            if difflib.SequenceMatcher(None, k.split(".")[-1], key.split(".")[-1]).ratio() > 0.8
-        ]
-    hint = f"did you mean {' or '.join(repr(k) for k in found[:3])}?" if found else "see `iosim hw show NAME`"
-    raise ProfileError(f"--set {key}: unknown key, {hint}")

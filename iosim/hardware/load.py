@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from iosim.errors import ProfileError
-from iosim.hardware.check import Issue, Node, apply_overrides, build_profile, check_tree
+from iosim.hardware.check import Issue, Node, build_profile, check_tree
 from iosim.hardware.names import canonical, choose
+from iosim.hardware.overrides import apply_overrides
 from iosim.hardware.profile import HardwareProfile
 from iosim.resources import data_dir
 

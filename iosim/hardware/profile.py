@@ -254,7 +254,7 @@ class HardwareProfile:
         return self.number("memory.hbm.bandwidth")
 
     def level(self, name: str) -> MemoryLevel:
-        """`sram`, `l2` or `hbm` of the whole GPU (SRAM: sm_count private memories); `ProfileError` if unknown."""
+        """`sram`, `l2` or `hbm` of the whole GPU (SRAM: sm_count private memories together)."""
         if name == "sram":
             rate = self.sm_count * self.sram_bandwidth_bytes_per_clk_sm * self.clock_hz
             total = self.sm_count * self.sram_per_sm_bytes

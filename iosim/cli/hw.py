@@ -1,0 +1,164 @@
+"""`iosim hw`: look at hardware profiles. Parses, calls iosim.hardware, shows; JSON goes to stdout alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from iosim.hardware import HardwareProfile, Quantity
+
+hw_app = typer.Typer(no_args_is_help=True, help="Hardware profiles: every number with its unit and source.")
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a number, as in memory.l2.capacity=100MiB."),
+]
+NameArgument = Annotated[
+    str, typer.Argument(help="A profile's name, the name the driver reports, or a YAML file.")
+]
+
+LIST_COLUMNS = {
+    "SMs": "compute.sm_count",
+    "SRAM/block": "memory.sram.per_block",
+    "L2": "memory.l2.capacity",
+    "HBM": "memory.hbm.capacity",
+    "HBM bandwidth": "memory.hbm.bandwidth",
+    "fp16 dense": "compute.tensor_dense.fp16",
+}
+
+
+@hw_app.command("list")
+def list_profiles(as_json: JsonOption = False) -> None:
+    """List the profiles that come with iosim."""
+    from iosim.hardware import load_profile, profile_names
+
+    profiles = [load_profile(name) for name in profile_names()]
+    if as_json:
+        _print_json([_summary(profile) for profile in profiles])
+        return
+    rows = [
+        [p.name, *(_value(p.quantities.get(key)) for key in LIST_COLUMNS.values()), _counters(p), p.title]
+        for p in profiles
+    ]
+    _print_table(["name", *LIST_COLUMNS, "L2 and HBM model", "GPU"], rows)
+
+
+@hw_app.command("show")
+def show(name: NameArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+    """Show every number of one profile: value, kind, clock, source."""
+    from iosim.hardware import load_profile
+
+    profile = load_profile(name, overrides or [])
+    if as_json:
+        _print_json(profile.to_dict())
+        return
+    _warn(profile.warnings)
+    print(f"{profile.name}: {profile.title}")
+    print(f"{profile.architecture}, compute capability {profile.compute_capability}, {_counters(profile)}")
+    if profile.aliases:
+        print(f"also known as: {', '.join(profile.aliases)}")
+    print(f"sha256: {profile.sha256}")
+    rows = [
+        [key, _value(quantity), quantity.kind, quantity.clock or "", _origin(quantity)]
+        for key, quantity in profile.quantities.items()
+    ]
+    _print_table(["key", "value", "kind", "at clock", "source"], rows)
+
+
+@hw_app.command("check")
+def check(
+    file: Annotated[str, typer.Argument(help="A YAML file, or a profile's name.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Check a profile; every fault is told with its line. Exit code 2 when there is one."""
+    from iosim.hardware import check_file, load_profile
+
+    faults = check_file(file)
+    profile = None if faults else load_profile(file)
+    if as_json:
+        warnings = list(profile.warnings) if profile else []
+        _print_json({"file": file, "ok": not faults, "errors": faults, "warnings": warnings})
+    elif profile is not None:
+        _warn(profile.warnings)
+        unknown = sum(quantity.value is None for quantity in profile.quantities.values())
+        print(f"{file}: good, {len(profile.quantities)} numbers, {unknown} of them unknown")
+    else:
+        print("\n".join(faults), file=sys.stderr)
+    if faults:
+        raise typer.Exit(2)
+
+
+@hw_app.command("diff")
+def diff(first: NameArgument, second: NameArgument, as_json: JsonOption = False) -> None:
+    """Show the numbers in which two profiles differ."""
+    from iosim.hardware import diff_profiles, load_profile
+
+    left, right = load_profile(first), load_profile(second)
+    differences = diff_profiles(left, right)
+    if as_json:
+        _print_json(
+            {"first": left.name, "second": right.name, "differences": [d.to_dict() for d in differences]}
+        )
+        return
+    _warn((*left.warnings, *right.warnings))
+    if not differences:
+        print(f"{left.name} and {right.name} have the same numbers")
+        return
+    rows = [
+        [d.key, _value(d.first), _value(d.second), "" if d.ratio is None else f"{d.ratio:.4g}"]
+        for d in differences
+    ]
+    _print_table(["key", left.name, right.name, "ratio"], rows)
+
+
+def _summary(profile: HardwareProfile) -> dict[str, Any]:
+    values = {key: q.value for key in LIST_COLUMNS.values() if (q := profile.quantities.get(key))}
+    header = {"name": profile.name, "title": profile.title, "aliases": list(profile.aliases)}
+    return header | {"counter_data": profile.counter_data, "sha256": profile.sha256, "quantities": values}
+
+
+def _value(quantity: Quantity | None) -> str:
+    return "-" if quantity is None else str(quantity)
+
+
+def _origin(quantity: Quantity) -> str:
+    if quantity.unknown is not None:
+        return f"unknown: {quantity.unknown}"
+    return f"{quantity.source}; {quantity.note}" if quantity.note else quantity.source
+
+
+def _counters(profile: HardwareProfile) -> str:
+    return "checked with counters" if profile.counter_data else "extrapolated"
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    for line in warnings:
+        print(f"warning: {line}", file=sys.stderr)
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A rich table on a terminal; in a pipe, aligned columns of plain text, one row a line."""
+    if sys.stdout.isatty():
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*headers, box=box.SIMPLE_HEAD)
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table, markup=False)
+        return
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    for row in (headers, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
