@@ -7,7 +7,8 @@ IosimError                     every error that iosim raises on purpose
 │   ├── ProgramError           a tile program that breaks the grammar (also in a user's own file)
 │   │   ├── UnknownOp          an operation without a rule: nothing ever counts as zero by default
 │   │   └── VerificationError  reads before a definition, leaves a tensor, stores a row twice
-│   └── TileError              no tile, or not this tile, fits in the on-chip memory
+│   ├── TileError              no tile, or not this tile, fits in the on-chip memory
+│   └── SimulationError        a cache, an access or a kernel that cannot be simulated
 └── RunError                   something failed while running (disk, interrupt); the command exits with 1
 
 Messages are one line: what is wrong, where, what is allowed, what to do.
@@ -48,6 +49,10 @@ class VerificationError(ProgramError):
 
 class TileError(UsageError):
     """A tile that does not fit on chip, or a search that finds none."""
+
+
+class SimulationError(UsageError):
+    """A cache, an access or a kernel that cannot be simulated: not aligned, not resident, no such policy."""
 
 
 class RunError(IosimError):
