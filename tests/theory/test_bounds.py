@@ -76,6 +76,21 @@ def test_matmul_bound_by_hand() -> None:
     assert b.bytes == 2 * (2**27 - 2**15)
 
 
+def test_score_round_trip_by_hand() -> None:
+    p = AttentionProblem.of(seq=4, head_dim=3, heads=2, kv_heads=1, mask="causal", dtype_o="fp32")
+    b = named("score round trip", bounds(p, 64, spills_scores=True))
+    inputs = 2 * 4 * 3 * 2 + 2 * 4 * 3 * 2  # Q of two heads, K and V of one, fp16
+    output = 2 * 4 * 3 * 4
+    scores = 2 * 10 * 4  # ten unmasked pairs a head, fp32
+    assert b.bytes == inputs + output + 2 * scores
+
+
+def test_gemm_compulsory_by_hand() -> None:
+    p = AttentionProblem.of(seq_q=4, seq_k=5, head_dim=3, heads=6, kv_heads=2, mask="causal")
+    b = named("compulsory", bounds(p, 64, spills_scores=True, matmul_only=True))
+    assert b.bytes == 2 * (6 * 4 * 3 + 2 * 5 * 3 + 6 * 4 * 5)  # the mask saves nothing
+
+
 def test_regimes_meet_at_d_squared() -> None:
     # leading terms: 4·N²·d/√M of the matmuls and twice 2·N²·d²/M of the fused class are equal at M = d²
     M = 128 * 128 * 2
