@@ -71,7 +71,9 @@ class Algorithm:
 
 
 @lru_cache(maxsize=256)
-def _build(function: ProgramFunction, name: str, mask_kind: str, options: tuple[tuple[str, str], ...]) -> Program:
+def _build(
+    function: ProgramFunction, name: str, mask_kind: str, options: tuple[tuple[str, str], ...]
+) -> Program:
     return build(function, name, mask_kind, dict(options))
 
 
@@ -85,7 +87,9 @@ _SHIPPED = [
         tiled=False,
         idealised=True,
         options={
-            "softmax": Option(values=("fused", "naive", "safe", "online"), help="passes of the softmax over S"),
+            "softmax": Option(
+                values=("fused", "naive", "safe", "online"), help="passes of the softmax over S"
+            ),
             "gemm-tiles": Option(values=("off",), help="count the re-reads of real tiles", takes_tile=True),
             "scale-pass": Option(values=_OFF_ON, help="scale S in a kernel of its own"),
             "additive-mask": Option(values=_OFF_ON, help="add a mask tensor to S in a kernel of its own"),
@@ -106,7 +110,9 @@ _SHIPPED = [
         source="Dao et al. 2022, Algorithm 1",
         outer="k",
         options={
-            "variant": Option(values=("literal", "skip-first-read"), help="store and read back the initial zeros")
+            "variant": Option(
+                values=("literal", "skip-first-read"), help="store and read back the initial zeros"
+            )
         },
     ),
     Algorithm(
@@ -172,8 +178,14 @@ def _load_file(path: Path, function: str) -> Algorithm:
         raise ProgramError(f"algorithm: {path}: {type(error).__name__}: {error}") from error
     program = getattr(module, function, None)
     if not callable(program):
-        names = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
-        raise ProgramError(f"algorithm: {path} has no function {function!r}; it has: {', '.join(names) or 'none'}")
+        names = [
+            n
+            for n, v in vars(module).items()
+            if callable(v) and getattr(v, "__module__", "") == module.__name__
+        ]
+        raise ProgramError(
+            f"algorithm: {path} has no function {function!r}; it has: {', '.join(names) or 'none'}"
+        )
     summary = (program.__doc__ or "a program of your own").strip().splitlines()[0]
     return Algorithm(
         name=path.stem, function=_guarded(program, path), summary=summary, source=path.name, user_defined=True

@@ -63,7 +63,12 @@ def _walk(kernel: str, body: tuple[Statement, ...], loops: tuple[Loop, ...]) -> 
         elif isinstance(statement, Compute) and OPS[statement.op].unit in UNITS:
             work[OPS[statement.op].unit] = _over(loops, statement.cost)
         yield Line(
-            kernel=kernel, depth=len(loops), statement=statement, read_bytes=read, write_bytes=write, work=work
+            kernel=kernel,
+            depth=len(loops),
+            statement=statement,
+            read_bytes=read,
+            write_bytes=write,
+            work=work,
         )
         if isinstance(statement, Loop):
             yield from _walk(kernel, statement.body, (*loops, statement))

@@ -186,7 +186,9 @@ def footprint(program: Program, model: str, binding: Binding) -> Footprint:
     """Live bytes at the worst moment, with the buffers of that moment (of SRAM) listed one by one."""
     frame = Frame(binding)
     moments = _moments(program, model)
-    worst = max(moments, key=lambda m: [frame.value(_sum(_terms(m, p))) for p in ("sram", "registers")], default=())
+    worst = max(
+        moments, key=lambda m: [frame.value(_sum(_terms(m, p))) for p in ("sram", "registers")], default=()
+    )
     held = tuple(
         Held(
             kernel=item.kernel,

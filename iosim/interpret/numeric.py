@@ -48,7 +48,7 @@ def run(
 
 
 def _int(frame: Frame, node: Expr) -> int:
-    return int(frame.value(node))  # type: ignore[arg-type]
+    return int(frame.value(node))
 
 
 @dataclass(slots=True)
@@ -77,7 +77,9 @@ class _Machine:
 
     def _view(self, region: Region, frame: Frame) -> Array:
         batch, head = self._head(region.tensor, frame)
-        return self.memory[region.tensor.name][batch, head, _slice(region.rows, frame), _slice(region.cols, frame)]
+        return self.memory[region.tensor.name][
+            batch, head, _slice(region.rows, frame), _slice(region.cols, frame)
+        ]
 
     def _head(self, tensor: Tensor, frame: Frame) -> tuple[int, int]:
         batch, head = _int(frame, _BATCH), _int(frame, _HEAD)
@@ -97,7 +99,9 @@ class _Machine:
             return function(operands[0], np.asarray(number, dtype=operands[0].dtype))
         if statement.spans is not None:
             rows, cols = (_slice(span, frame) for span in statement.spans)
-            operands.append(self._seen(rows, cols) if statement.op == "mask" else self._kept(rows, cols, frame))
+            operands.append(
+                self._seen(rows, cols) if statement.op == "mask" else self._kept(rows, cols, frame)
+            )
         return np.asarray(function(*operands))
 
     def _seen(self, rows: slice, cols: slice) -> Array:

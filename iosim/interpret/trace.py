@@ -55,7 +55,7 @@ def blocks(kernel: Kernel, binding: Binding) -> Iterator[dict[str, int]]:
             yield chosen
             return
         loop = rest[0]
-        for i in range(int(frame.value(loop.start)), int(frame.value(loop.stop))):  # type: ignore[arg-type]
+        for i in range(int(frame.value(loop.start)), int(frame.value(loop.stop))):
             yield from expand(Frame({loop.index: i}, frame), rest[1:], {**chosen, loop.index: i})
 
     yield from expand(Frame(binding), grids(kernel), {})
@@ -68,7 +68,9 @@ def trace(program: Program, kernel: Kernel, block: Mapping[str, int], binding: B
     """
     expected = [loop.index for loop in grids(kernel)]
     if set(block) != set(expected):
-        raise ProgramError(f"kernel {kernel.name}: a block is given by {', '.join(expected)}, got {', '.join(block)}")
+        raise ProgramError(
+            f"kernel {kernel.name}: a block is given by {', '.join(expected)}, got {', '.join(block)}"
+        )
     body = kernel.body
     for loop in grids(kernel):
         body = loop.body
@@ -87,7 +89,7 @@ class _Tracer:
             if not isinstance(statement, Loop):
                 yield from self._emit((statement,), self.frame, 1)
                 continue
-            start, stop = (int(self.frame.value(e)) for e in (statement.start, statement.stop))  # type: ignore[arg-type]
+            start, stop = (int(self.frame.value(e)) for e in (statement.start, statement.stop))
             while start < stop:
                 end = self._cut(statement, start, stop)
                 inner = Frame({statement.index: np.arange(start, end)}, self.frame)
@@ -109,7 +111,9 @@ class _Tracer:
             self._fill(out, body, frame, np.cumsum(size) - size)
             yield out
 
-    def _fill(self, out: Accesses, body: tuple[Statement, ...], frame: Frame, at: npt.NDArray[np.int64]) -> None:
+    def _fill(
+        self, out: Accesses, body: tuple[Statement, ...], frame: Frame, at: npt.NDArray[np.int64]
+    ) -> None:
         """Write the accesses of every iteration, the first of iteration r at position at[r]."""
         at = at.astype(np.int64)
         for statement in body:

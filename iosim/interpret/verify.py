@@ -60,7 +60,7 @@ def verify(program: Program, problem: AttentionProblem, tiles: TileShape) -> Non
 
 def _allocate(tensor: Tensor, problem: AttentionProblem, binding: dict[str, int]) -> _Memory:
     heads = problem.kv_heads if tensor.shared else problem.heads
-    shape = (problem.batch, heads, int(evaluate(tensor.rows, binding)), int(evaluate(tensor.cols, binding)))  # type: ignore[arg-type]
+    shape = (problem.batch, heads, int(evaluate(tensor.rows, binding)), int(evaluate(tensor.cols, binding)))
     owner = np.full(shape, _INPUT if tensor.role == "input" else _NOBODY, dtype=np.int64)
     return _Memory(tensor, owner, np.full(shape, _NOBODY, dtype=np.int64))
 
@@ -79,7 +79,9 @@ def _check_bounds(memory: _Memory, access: Any, kernel: str) -> None:
     rows, cols = memory.owner.shape[2:]
     inside = 0 <= access["row_start"] <= access["row_stop"] <= rows
     if not (inside and 0 <= access["col_start"] <= access["col_stop"] <= cols):
-        raise VerificationError(f"{_where(memory, access, kernel)} leaves the tensor, which is {rows} x {cols}")
+        raise VerificationError(
+            f"{_where(memory, access, kernel)} leaves the tensor, which is {rows} x {cols}"
+        )
 
 
 def _load(memory: _Memory, access: Any, block: int, first_block: int, kernel: str) -> None:

@@ -16,7 +16,19 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from iosim.errors import ProgramError
-from iosim.program.expr import Expr, Like, cdiv, const, index, is_const, lift, maximum, minimum, param, product
+from iosim.program.expr import (
+    Expr,
+    Like,
+    cdiv,
+    const,
+    index,
+    is_const,
+    lift,
+    maximum,
+    minimum,
+    param,
+    product,
+)
 from iosim.program.ir import (
     Assign,
     Buffer,
@@ -66,7 +78,9 @@ class Value:
         return self.builder.op("mul", self, other)
 
     def __bool__(self) -> bool:
-        raise ProgramError(f"the program branches on the contents of {self.text}, which do not exist while it is built")
+        raise ProgramError(
+            f"the program branches on the contents of {self.text}, which do not exist while it is built"
+        )
 
 
 @dataclass(slots=True)
@@ -104,15 +118,24 @@ class Builder:
         """The inputs and outputs of attention by name, from: Q K V (read), O, LSE, M, L (written)."""
         known = {
             "Q": Tensor("Q", self.N, self.d, param("s_q"), "input", row_tile=self.Br, col_tile=self.Bc),
-            "K": Tensor("K", self.Nk, self.d, param("s_k"), "input", shared=True, row_tile=self.Bc, col_tile=self.Bc),
-            "V": Tensor("V", self.Nk, self.dv, param("s_v"), "input", shared=True, row_tile=self.Bc, col_tile=self.Bc),
+            "K": Tensor(
+                "K", self.Nk, self.d, param("s_k"), "input", shared=True, row_tile=self.Bc, col_tile=self.Bc
+            ),
+            "V": Tensor(
+                "V", self.Nk, self.dv, param("s_v"), "input", shared=True, row_tile=self.Bc, col_tile=self.Bc
+            ),
             "O": Tensor("O", self.N, self.dv, param("s_o"), "output", row_tile=self.Br, col_tile=self.Bc),
-            **{n: Tensor(n, self.N, const(1), const(4), "output", row_tile=self.Br) for n in ("LSE", "M", "L")},
+            **{
+                n: Tensor(n, self.N, const(1), const(4), "output", row_tile=self.Br)
+                for n in ("LSE", "M", "L")
+            },
         }
         out = []
         for name in names.split():
             if name not in known:
-                raise ProgramError(f"tensor {name!r} is not part of attention; known: {', '.join(known)}, or p.scratch")
+                raise ProgramError(
+                    f"tensor {name!r} is not part of attention; known: {', '.join(known)}, or p.scratch"
+                )
             out.append(self._declare(known[name]))
         return out
 
@@ -229,11 +252,15 @@ class Builder:
         self._buffer(value, name, None, loaded=False)
         return replace(value, text=name)
 
-    def fill(self, name: str, number: float, rows: Span, cols: Span | None = None, of: Tensor | None = None) -> Value:
+    def fill(
+        self, name: str, number: float, rows: Span, cols: Span | None = None, of: Tensor | None = None
+    ) -> Value:
         """A new value of one number: a row vector, or a matrix with `cols`; `of` is the tensor it accumulates."""
         cols = cols or Span.whole(const(1))
         text = f"{name} = {number:g}".replace("inf", "∞")
-        value = self._compute("fill", (), rows, cols, const(0), text, number=number, spans=(rows, cols), named=True)
+        value = self._compute(
+            "fill", (), rows, cols, const(0), text, number=number, spans=(rows, cols), named=True
+        )
         self._buffer(value, name, of, loaded=False)
         return replace(value, text=name)
 

@@ -81,7 +81,8 @@ class Frame:
                 start, stop = int(first[row]), int(first[row] + trips[row])
                 pieces = [np.arange(s, min(s + CHUNK, stop)) for s in range(start, stop, CHUNK)]
                 value = sum(
-                    _total(Frame({name: piece}, self, np.full(len(piece), row)).value(body)) for piece in pieces
+                    _total(Frame({name: piece}, self, np.full(len(piece), row)).value(body))
+                    for piece in pieces
                 )
                 if value >= _SAFE and out.dtype != object:
                     out = out.astype(object)
@@ -130,7 +131,7 @@ def _mul(a: Number, b: Number) -> Number:
         return a * b
     if _largest(a) * _largest(b) >= _SAFE:
         return np.asarray(a, dtype=object) * np.asarray(b, dtype=object)
-    return a * b
+    return cast(Number, a * b)
 
 
 def _minimum(a: Number, b: Number) -> Number:

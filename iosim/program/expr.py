@@ -36,7 +36,7 @@ class Expr:
     def __init__(self, op: str, args: tuple[Arg, ...]) -> None:
         self.op = op
         self.args = args
-        children = [a for a in args if isinstance(a, Expr)]
+        children = self.children
         free = frozenset[str]().union(*(c.free for c in children))
         params = frozenset[str]().union(*(c.params for c in children))
         if op == "index":
@@ -47,6 +47,11 @@ class Expr:
             params = frozenset([str(args[0])])
         self.free = free
         self.params = params
+
+    @property
+    def children(self) -> list[Expr]:
+        """The parts that are expressions themselves."""
+        return [a for a in self.args if isinstance(a, Expr)]
 
     def __add__(self, other: Like) -> Expr:
         return add(self, other)
@@ -128,7 +133,7 @@ def is_const(node: Expr, value: int) -> bool:
 
 def _ints(a: Expr, b: Expr) -> tuple[int, int] | None:
     if a.op == "const" and b.op == "const":
-        return int(a.args[0]), int(b.args[0])  # type: ignore[arg-type]
+        return int(a.args[0]), int(b.args[0])
     return None
 
 
@@ -200,9 +205,9 @@ def maximum(x: Like, y: Like) -> Expr:
 
 def _nonnegative(node: Expr) -> bool:
     """True where the sign follows from the form: every letter and every index is at least 0."""
-    children = [a for a in node.args if isinstance(a, Expr)]
+    children = node.children
     if node.op == "const":
-        return int(node.args[0]) >= 0  # type: ignore[arg-type]
+        return int(node.args[0]) >= 0
     if node.op == "max":
         return any(_nonnegative(c) for c in children)
     if node.op in ("param", "index", "extent"):
@@ -234,8 +239,8 @@ def extent(i: Like, tile: Like, size: Like) -> Expr:
 def factors(node: Expr) -> list[Expr]:
     """The factors of a product, constants first."""
     if node.op == "*":
-        left, right = node.args
-        return factors(lift(left)) + factors(lift(right))  # type: ignore[arg-type]
+        left, right = node.children
+        return factors(left) + factors(right)
     return [node]
 
 
@@ -260,8 +265,8 @@ def sum_over(name: str, lo: Expr, hi: Expr, term: Expr) -> Expr:
     if not moving:
         return product([*fixed, sub(end, lo)])
     if len(moving) == 1 and moving[0].op == "extent" and moving[0].args[0] is index(name):
-        _, tile, size = moving[0].args
-        inner = sub(tile_start(end, tile, size), tile_start(lo, tile, size))  # type: ignore[arg-type]
+        _, tile, size = moving[0].children
+        inner = sub(tile_start(end, tile, size), tile_start(lo, tile, size))
         return product([*fixed, inner])
     return product([*fixed, _node("sum", (name, lo, end, product(moving)))])
 

@@ -66,7 +66,11 @@ class Tensor:
 
     def tile(self, i: Expr, j: Expr | None = None) -> Region:
         """Rows of tile i; all columns, or those of tile j."""
-        cols = Span.whole(self.cols) if j is None or self.col_tile is None else Span.tile(j, self.col_tile, self.cols)
+        cols = (
+            Span.whole(self.cols)
+            if j is None or self.col_tile is None
+            else Span.tile(j, self.col_tile, self.cols)
+        )
         return Region(self, Span.tile(i, self.row_tile, self.rows), cols)
 
     def part(self, rows: Span | None = None, cols: Span | None = None) -> Region:

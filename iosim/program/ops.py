@@ -59,7 +59,7 @@ def _matmul(a: Array, b: Array, plus: Array | float = 0.0) -> Array:
 
 
 def _row_max(a: Array) -> Array:
-    return a.max(axis=1, keepdims=True, initial=-np.inf)
+    return np.max(a, axis=1, keepdims=True, initial=-np.inf)
 
 
 _TABLE = [
@@ -70,7 +70,13 @@ _TABLE = [
     Op(name="scale", symbol="scale", function=np.multiply, unit="vector"),
     Op(name="maximum", symbol="max", function=np.maximum, unit="vector"),
     Op(name="row_max", symbol="rowmax", function=_row_max, unit="vector", per="in"),
-    Op(name="row_sum", symbol="rowsum", function=lambda a: a.sum(axis=1, keepdims=True), unit="vector", per="in"),
+    Op(
+        name="row_sum",
+        symbol="rowsum",
+        function=lambda a: a.sum(axis=1, keepdims=True),
+        unit="vector",
+        per="in",
+    ),
     Op(name="exp", symbol="exp", function=_plain_exp, unit="special"),
     Op(name="log", symbol="log", function=_log, unit="special"),
     Op(name="reciprocal", symbol="1/", function=_reciprocal, unit="special"),
