@@ -103,7 +103,7 @@ class CacheConfig:
         _check_multiple("cache index: region_bytes", self.index.region_bytes, self.line_bytes)
         if self.sets < self.sets_per_region or self.sets % self.sets_per_region:
             raise SimulationError(
-                f"cache index: {self.sets} sets are not a multiple of the {self.sets_per_region} of one region; "
+                f"cache index: {self.sets} sets are no multiple of a region's {self.sets_per_region}; "
                 "change region_bytes, ways or capacity_bytes"
             )
 
