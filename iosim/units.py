@@ -11,6 +11,8 @@ from fractions import Fraction
 from iosim.errors import UsageError
 
 Number = int | float
+MAX_NUMBER = 10**30
+"""Beyond it is a typing error, not hardware."""
 
 
 class Dimension(StrEnum):
@@ -60,7 +62,7 @@ _SHOWN = {
     Dimension.FLOP_PER_S: "GFLOP/s, TFLOP/s, PFLOP/s or TOP/s",
     Dimension.HERTZ: "Hz, kHz, MHz, GHz",
 }
-_NUMBER = re.compile(r"([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(.*)", re.DOTALL)
+_NUMBER = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE]([+-]?\d+))?)\s*(.*)", re.DOTALL)
 _BINARY_UNIT = re.compile(r"([kmgt])ib(.*)", re.IGNORECASE)
 
 
@@ -69,7 +71,9 @@ def split_quantity(text: str) -> tuple[Fraction, str]:
     match = _NUMBER.fullmatch(text.strip())
     if not match:
         raise UsageError(f"{text.strip()[:40]!r} is not a number with a unit, as in '192 KiB' or '3.35 TB/s'")
-    return Fraction(match[1].replace("_", "").replace(",", "")), match[2].strip()
+    if len(match[1]) > 40 or abs(int(match[2] or 0)) > 99:  # Fraction would write all of its digits out
+        raise UsageError(f"{text.strip()[:40]!r} is not between 0 and 1e30")
+    return Fraction(match[1].replace("_", "")), match[3].strip()
 
 
 def has_exponent(text: str) -> bool:
@@ -99,8 +103,8 @@ def parse_quantity(text: str, dimension: Dimension, unit: str | None = None) -> 
     if found and unit:
         raise UsageError(f"{text.strip()!r} has a unit and a second one beside it ({unit}); give one")
     found = found or unit or ""
-    if number < 0:
-        raise UsageError(f"{text.strip()!r} is negative")
+    if not 0 <= number <= MAX_NUMBER:
+        raise UsageError(f"{text.strip()!r} is not between 0 and 1e30")
     table = UNITS[dimension]
     if not found and dimension is not Dimension.COUNT:
         if not has_exponent(text):

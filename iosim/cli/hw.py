@@ -28,7 +28,7 @@ LIST_COLUMNS = {
     "SRAM/block": "memory.sram.per_block",
     "L2": "memory.l2.capacity",
     "HBM": "memory.hbm.capacity",
-    "HBM bandwidth": "memory.hbm.bandwidth",
+    "bandwidth": "memory.hbm.bandwidth",
     "fp16 dense": "compute.tensor_dense.fp16",
 }
 
@@ -43,10 +43,16 @@ def list_profiles(as_json: JsonOption = False) -> None:
         _print_json([_summary(profile) for profile in profiles])
         return
     rows = [
-        [p.name, *(_value(p.quantities.get(key)) for key in LIST_COLUMNS.values()), _counters(p), p.title]
+        [
+            p.name,
+            *(_value(p.quantities.get(key)) for key in LIST_COLUMNS.values()),
+            "yes" if p.counter_data else "no",
+        ]
         for p in profiles
     ]
-    _print_table(["name", *LIST_COLUMNS, "L2 and HBM model", "GPU"], rows)
+    _print_table(["name", *LIST_COLUMNS, "counters"], rows)
+    note = "counters: L2 and HBM bytes were compared with hardware counters; elsewhere they are extrapolated"
+    print(note, file=sys.stderr)
 
 
 @hw_app.command("show")
@@ -153,10 +159,12 @@ def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         from rich.console import Console
         from rich.table import Table
 
-        table = Table(*headers, box=box.SIMPLE_HEAD)
+        table = Table(box=box.SIMPLE_HEAD)
+        for index, header in enumerate(headers):
+            table.add_column(header, no_wrap=index == 0)
         for row in rows:
             table.add_row(*row)
-        Console().print(table, markup=False)
+        Console(markup=False).print(table)
         return
     widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
     for row in (headers, *rows):

@@ -11,6 +11,9 @@ from iosim.hardware.profile import HardwareProfile, Quantity
 from iosim.hardware.schema import ENTRY_KEYS, FIELDS, GROUPS, HEADER_KEYS, KINDS, SECTIONS, FieldSpec
 from iosim.units import Dimension, decimal_hint, is_decimal_size, parse_quantity
 
+HEADER_TEXTS = ("name", "title", "architecture", "compute_capability")
+NOT_A_PROFILE = "a profile is a mapping of keys; see docs/hardware.md"
+
 
 @dataclass(slots=True)
 class Node:
@@ -39,6 +42,8 @@ class Issue:
     line: int
     key: str
     message: str
+    meant: str = ""
+    """The right key of a misspelt one: it is not also told as missing."""
 
     def text(self, label: str) -> str:
         """One line: file, line, key, what to do."""
@@ -48,15 +53,28 @@ class Issue:
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """The end of an unknown-key message: the nearest right one, or all of them."""
     choices = list(allowed)
-    found = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
     return f"did you mean {found[0]!r}?" if found else f"allowed: {', '.join(choices)}"
+
+
+def _unknown_key(line: int, key: str, allowed: Iterable[str]) -> Issue:
+    group, dot, word = key.rpartition(".")
+    choices = list(allowed)
+    found = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
+    meant = group + dot + found[0] if found else ""
+    return Issue(line=line, key=key, message=f"unknown key, {nearest(word, choices)}", meant=meant)
 
 
 def check_tree(root: Node) -> list[Issue]:
     """All faults of a file, in the order in which they were found."""
     if not isinstance(root.value, dict) or not root.value:
-        return [Issue(line=root.line, key="", message="a profile is a mapping of keys; see docs/hardware.md")]
+        return [Issue(line=root.line, key="", message=NOT_A_PROFILE)]
     issues = list(_check_header(root))
+    issues += [
+        Issue(line=root.line, key=key, message="missing; every profile states it")
+        for key in HEADER_TEXTS
+        if key not in root.entries() and not _told_already(key, issues)
+    ]
     numbers: dict[str, Node] = {}
     for section in SECTIONS:
         if section in root.value:
@@ -66,10 +84,11 @@ def check_tree(root: Node) -> list[Issue]:
     for key, node in numbers.items():
         try:
             read_quantity(FIELDS[key], node, _texts(sources), default.text() if default else "")
+            _check_clock(node, numbers)
         except UsageError as error:
             issues.append(Issue(line=_line_of_value(node), key=key, message=str(error)))
     for key, spec in FIELDS.items():
-        if spec.required and key not in numbers and not _inside_faulty(key, root, issues):
+        if spec.required and key not in numbers and not _told_already(key, issues):
             line, message = _missing(key, root)
             issues.append(Issue(line=line, key=key, message=message))
     if not issues:
@@ -94,25 +113,19 @@ def _missing(key: str, root: Node) -> tuple[int, str]:
     return node.line, f"missing; give a value ({unit}) with its source, or {{unknown: reason}}"
 
 
-def _inside_faulty(key: str, root: Node, issues: Sequence[Issue]) -> bool:
-    """A misspelt key is told once: not again as the missing right one."""
-    group, _, last = key.rpartition(".")
-    return any(
-        issue.key.rpartition(".")[0] == group and f"did you mean {last!r}" in issue.message
-        for issue in issues
-    ) or any(issue.key and key.startswith(issue.key + ".") for issue in issues)
+def _told_already(key: str, issues: Sequence[Issue]) -> bool:
+    """A misspelt or broken key or group is told once: not again as missing, nor for all that it holds."""
+    told = {issue.key for issue in issues} | {issue.meant for issue in issues}
+    return any(f"{key}.".startswith(f"{name}.") for name in told if name)
 
 
 def _check_header(root: Node) -> Iterator[Issue]:
     entries = root.entries()
     for key, node in entries.items():
         if key not in HEADER_KEYS and key not in SECTIONS:
-            message = f"unknown key, {nearest(key, (*HEADER_KEYS, *SECTIONS))}"
-            yield Issue(line=node.line, key=key, message=message)
-    for key in ("name", "title", "architecture", "compute_capability", "counter_data"):
-        if key not in entries:
-            yield Issue(line=root.line, key=key, message="missing; every profile states it")
-        elif not entries[key].text():
+            yield _unknown_key(node.line, key, (*HEADER_KEYS, *SECTIONS))
+    for key in HEADER_TEXTS:
+        if key in entries and not entries[key].text():
             yield Issue(line=entries[key].line, key=key, message="must be a text")
     counter = entries.get("counter_data")
     if counter and counter.text() and counter.text() not in ("true", "false"):
@@ -127,10 +140,9 @@ def _check_header(root: Node) -> Iterator[Issue]:
 
 def _collect(path: str, node: Node, numbers: dict[str, Node]) -> Iterator[Issue]:
     """Walk the groups down to the numbers; unknown keys become issues."""
-    if not isinstance(node.value, dict):
+    if node.text() or node.items():
         yield Issue(line=node.line, key=path, message="must be a mapping of keys")
-        return
-    for word, child in node.value.items():
+    for word, child in node.entries().items():
         key = f"{path}.{word}"
         if key in FIELDS:
             numbers[key] = child
@@ -138,7 +150,14 @@ def _collect(path: str, node: Node, numbers: dict[str, Node]) -> Iterator[Issue]
             yield from _collect(key, child, numbers)
         else:
             inside = sorted({k[len(path) + 1 :].split(".")[0] for k in FIELDS if k.startswith(path + ".")})
-            yield Issue(line=child.line, key=key, message=f"unknown key, {nearest(word, inside)}")
+            yield _unknown_key(child.line, key, inside)
+
+
+def _check_clock(node: Node, numbers: Mapping[str, Node]) -> None:
+    clock = node.entries().get("clock")
+    if clock and f"compute.clocks.{clock.text()}" not in numbers:
+        given = [key.rsplit(".", 1)[1] for key in numbers if key.startswith("compute.clocks.")]
+        raise UsageError(f"unknown clock {clock.text()!r}, {nearest(clock.text(), given)}")
 
 
 def _texts(node: Node | None) -> dict[str, str]:
@@ -227,7 +246,7 @@ def build_profile(root: Node, warnings: Sequence[str]) -> HardwareProfile:
         title=entries["title"].text(),
         architecture=entries["architecture"].text(),
         compute_capability=entries["compute_capability"].text(),
-        counter_data=entries["counter_data"].text() == "true",
+        counter_data="counter_data" in entries and entries["counter_data"].text() == "true",
         aliases=tuple(node.text() for node in entries["aliases"].items()) if "aliases" in entries else (),
         quantities={key: quantities[key] for key in FIELDS if key in quantities},
         sources=sources,
@@ -253,7 +272,3 @@ def contradictions(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
         both = profile.has(small) and profile.has(large)
         if both and profile.number(small) > profile.number(large):
             yield small, f"{profile.quantity(small)} is more than {large} ({profile.quantity(large)})"
-    for key, quantity in profile.quantities.items():
-        if quantity.clock is not None and f"compute.clocks.{quantity.clock}" not in profile.quantities:
-            clocks = [k.rsplit(".", 1)[1] for k in profile.quantities if k.startswith("compute.clocks.")]
-            yield key, f"unknown clock {quantity.clock!r}, {nearest(quantity.clock, clocks)}"

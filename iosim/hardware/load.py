@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from iosim.errors import ProfileError
-from iosim.hardware.check import Issue, Node, build_profile, check_tree
+from iosim.hardware.check import NOT_A_PROFILE, Issue, Node, build_profile, check_tree
 from iosim.hardware.names import canonical, choose
 from iosim.hardware.overrides import apply_overrides
 from iosim.hardware.profile import HardwareProfile
@@ -33,6 +33,7 @@ def load_profile(name_or_path: str, overrides: Sequence[str] = ()) -> HardwarePr
     if tree is not None:
         issues = check_tree(tree)
     if tree is None or issues:
+        issues.sort(key=lambda issue: issue.line)
         more = f" (and {len(issues) - 1} more; `iosim hw check` lists all)" if len(issues) > 1 else ""
         raise ProfileError(issues[0].text(label) + more)
     return apply_overrides(build_profile(tree, warnings), overrides)
@@ -94,7 +95,8 @@ def read_tree(text: str, label: str, stop_after: str | None = None) -> tuple[Nod
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        return _build(YAML(typ="safe", pure=True).parse(text), stop_after), []
+        tree = _build(YAML(typ="safe", pure=True).parse(text), stop_after)
+        return tree, [] if tree else [Issue(line=1, key="", message=NOT_A_PROFILE)]
     except _TreeError as error:
         return None, [Issue(line=error.line, key="", message=str(error))]
     except MarkedYAMLError as error:
