@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -70,11 +70,15 @@ def show(name: NameArgument, overrides: SetOption = None, as_json: JsonOption = 
     if profile.aliases:
         print(f"also known as: {', '.join(profile.aliases)}")
     print(f"sha256: {profile.sha256}")
+    # on a terminal long citations are named by their key and written out once; a pipe gets full lines
+    short = {text: key for key, text in profile.sources.items()} if sys.stdout.isatty() else {}
     rows = [
-        [key, _value(quantity), quantity.kind, quantity.clock or "", _origin(quantity)]
+        [key, str(quantity), quantity.kind, quantity.clock or "", _origin(quantity, short)]
         for key, quantity in profile.quantities.items()
     ]
     _print_table(["key", "value", "kind", "at clock", "source"], rows)
+    if short:
+        _print_table(["source", "in full"], [[key, text] for text, key in short.items()])
 
 
 @hw_app.command("check")
@@ -133,10 +137,11 @@ def _value(quantity: Quantity | None) -> str:
     return "-" if quantity is None else str(quantity)
 
 
-def _origin(quantity: Quantity) -> str:
+def _origin(quantity: Quantity, short: Mapping[str, str]) -> str:
     if quantity.unknown is not None:
         return f"unknown: {quantity.unknown}"
-    return f"{quantity.source}; {quantity.note}" if quantity.note else quantity.source
+    source = short.get(quantity.source, quantity.source)
+    return f"{source}; {quantity.note}" if quantity.note else source
 
 
 def _counters(profile: HardwareProfile) -> str:

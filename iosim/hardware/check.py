@@ -197,7 +197,7 @@ def read_quantity(spec: FieldSpec, node: Node, sources: Mapping[str, str], defau
     return Quantity(
         key=spec.key,
         value=value,
-        unit="" if spec.dimension in (Dimension.COUNT, Dimension.FLAG) else spec.dimension.value,
+        unit=spec.unit,
         source=source,
         kind=kind,
         clock=entry.get("clock"),

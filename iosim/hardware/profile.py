@@ -10,7 +10,7 @@ from typing import Any
 
 from iosim.errors import ProfileError
 from iosim.hardware.schema import FIELDS, TENSOR_DTYPES, VECTOR_DTYPES
-from iosim.units import Number, format_quantity
+from iosim.units import Dimension, Number, format_quantity, format_rate
 
 REGISTER_BYTES = 4
 PEAK_DTYPES = tuple(dict.fromkeys((*TENSOR_DTYPES, *VECTOR_DTYPES)))
@@ -45,7 +45,12 @@ class Quantity:
         return out | {key: value for key, value in extra.items() if value is not None}
 
     def __str__(self) -> str:
-        return "unknown" if self.value is None else format_quantity(self.value, FIELDS[self.key].dimension)
+        if self.value is None:
+            return "unknown"
+        dimension = FIELDS[self.key].dimension
+        if dimension is Dimension.FLOP_PER_S:  # integer dtypes count OP/s
+            return format_rate(self.value, self.unit, digits=5)
+        return format_quantity(self.value, dimension)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,27 +261,19 @@ class HardwareProfile:
     def level(self, name: str) -> MemoryLevel:
         """`sram`, `l2` or `hbm` of the whole GPU (SRAM: sm_count private memories together)."""
         if name == "sram":
-            rate = self.sm_count * self.sram_bandwidth_bytes_per_clk_sm * self.clock_hz
-            total = self.sm_count * self.sram_per_sm_bytes
-            return MemoryLevel(
-                name=name, capacity_bytes=total, bandwidth_bytes_per_s=rate, instances=self.sm_count
-            )
-        if name == "l2":
-            rate = self.number("memory.l2.read_bandwidth") * self.clock_hz
-            return MemoryLevel(
-                name=name,
-                capacity_bytes=self.l2_capacity_bytes,
-                bandwidth_bytes_per_s=rate,
-                instances=self.l2_partitions,
-            )
-        if name == "hbm":
-            return MemoryLevel(
-                name=name,
-                capacity_bytes=self.hbm_capacity_bytes,
-                bandwidth_bytes_per_s=self.hbm_bandwidth_bytes_per_s,
-                instances=1,
-            )
-        raise ProfileError(f"{self.name}: unknown memory level {name!r}; allowed: sram, l2, hbm")
+            clocked = self.sm_count * self.sram_bandwidth_bytes_per_clk_sm
+            sizes = (self.sm_count * self.sram_per_sm_bytes, clocked * self.clock_hz, self.sm_count)
+        elif name == "l2":
+            clocked = self.number("memory.l2.read_bandwidth")
+            sizes = (self.l2_capacity_bytes, clocked * self.clock_hz, self.l2_partitions)
+        elif name == "hbm":
+            sizes = (self.hbm_capacity_bytes, self.hbm_bandwidth_bytes_per_s, 1)
+        else:
+            raise ProfileError(f"{self.name}: unknown memory level {name!r}; allowed: sram, l2, hbm")
+        capacity, bandwidth, instances = sizes
+        return MemoryLevel(
+            name=name, capacity_bytes=capacity, bandwidth_bytes_per_s=bandwidth, instances=instances
+        )
 
     # identity ----------------------------------------------------------------------------------------------
     @property

@@ -26,6 +26,13 @@ class FieldSpec:
     on_chip: bool = False
     """On-chip sizes are binary; a decimal unit there earns a warning."""
 
+    @property
+    def unit(self) -> str:
+        """The unit that values of this field are in; empty for counts and flags."""
+        if self.dimension in (Dimension.COUNT, Dimension.FLAG):
+            return ""
+        return "OP/s" if self.key.endswith(".int8") else self.dimension.value
+
 
 def _must(key: str, dimension: Dimension, on_chip: bool = False) -> FieldSpec:
     return FieldSpec(key=key, dimension=dimension, required=True, on_chip=on_chip)
