@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from iosim.cli import hw
 from iosim.cli.hw import hw_app
 from iosim.errors import ProfileError
 from iosim.hardware import load_profile, profile_names
@@ -114,3 +115,17 @@ def test_importing_the_command_pulls_in_nothing_heavy() -> None:
     code = f"import sys, iosim.cli.hw, iosim.hardware; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_terminal_gets_a_table_with_each_citation_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    hw.show("h100-nvl")
+    shown = capsys.readouterr().out
+    profile = load_profile("h100-nvl")
+    for key, text in profile.sources.items():
+        assert shown.count(text) == 1
+        assert shown.count(f" {key}") >= 2
+    assert all(key in shown for key in profile.quantities)
