@@ -1,0 +1,169 @@
+"""What a run returns: frozen records with units in their names, to plain dictionaries and to tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from iosim.problem import AttentionProblem, TileShape
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorTraffic:
+    """Bytes of one tensor across one boundary, re-reads included."""
+
+    tensor: str
+    level: str
+    read_bytes: int
+    write_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Bytes between slow memory and the SMs. Traffic of parts adds up."""
+
+    sm_read_bytes: int
+    sm_write_bytes: int
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            sm_read_bytes=self.sm_read_bytes + other.sm_read_bytes,
+            sm_write_bytes=self.sm_write_bytes + other.sm_write_bytes,
+        )
+
+    @property
+    def total_bytes(self) -> int:
+        """Reads and writes together."""
+        return self.sm_read_bytes + self.sm_write_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkCount:
+    """Operations. An FMA is 2 flops; useful and executed count matmul flops, the field's convention.
+
+    `useful_flops`: of unmasked pairs. `executed_flops` = `tensor_flops`: of every tile that is computed, masked
+    parts included. `vector_flops`: everything else but exp, log and reciprocal, which are `special_ops`.
+    """
+
+    useful_flops: int
+    executed_flops: int
+    tensor_flops: int
+    vector_flops: int
+    special_ops: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferUse:
+    """A value on chip at the worst moment; `counted` tells whether M pays for it in this footprint model."""
+
+    kernel: str
+    name: str
+    tensor: str | None
+    place: str
+    bytes: int
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SramUse:
+    """Live bytes on chip against the capacity M of one thread block, in a named footprint model."""
+
+    model: str
+    live_bytes: int
+    capacity_bytes: int
+    fits: bool
+    register_bytes: int
+    register_capacity_bytes: int | None
+    buffers: tuple[BufferUse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundValue:
+    """A lower bound as it applies to one run; `bytes` is None where it does not apply, and `reason` says why."""
+
+    name: str
+    bytes: int | None
+    valid: bool
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Theory:
+    """What the formulas say, beside what the program counts.
+
+    `closed_form_bytes` is None for a program without one (a user's own).
+    """
+
+    closed_form_bytes: int | None
+    compulsory_bytes: int
+    lower_bound_bytes: int
+    bounds: tuple[BoundValue, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One attention by one algorithm on one GPU: bytes, work, on-chip use and theory."""
+
+    problem: AttentionProblem
+    algorithm: str
+    options: Mapping[str, str]
+    tiles: TileShape | None
+    profile: str
+    profile_sha256: str
+    traffic: Traffic
+    traffic_by_tensor: tuple[TensorTraffic, ...]
+    work: WorkCount
+    sram: SramUse
+    theory: Theory
+    warnings: tuple[str, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The documented JSON of `iosim simulate`: plain dicts, lists, strings and numbers."""
+        from dataclasses import asdict
+
+        tiles = (
+            {"rows": self.tiles.rows, "cols": self.tiles.cols} if self.tiles else {"rows": None, "cols": None}
+        )
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "problem": self.problem.to_dict(),
+            "algorithm": self.algorithm,
+            "options": dict(self.options),
+            "tiles": tiles,
+            "profile": self.profile,
+            "profile_sha256": self.profile_sha256,
+            "traffic": asdict(self.traffic),
+            "traffic_by_tensor": [asdict(t) for t in self.traffic_by_tensor],
+            "work": asdict(self.work),
+            "sram": asdict(self.sram) | {"buffers": [asdict(b) for b in self.sram.buffers]},
+            "theory": asdict(self.theory) | {"bounds": [asdict(b) for b in self.theory.bounds]},
+            "warnings": list(self.warnings),
+            **self.notes,
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row: the sizes, the traffic by tensor and direction, the work, on-chip use and bounds."""
+        import pandas as pd
+
+        sizes = {k: v for k, v in self.problem.to_dict().items() if k not in ("scale", "softmax_scale")}
+        row: dict[str, Any] = {**sizes, "algorithm": self.algorithm, "profile": self.profile}
+        row |= {"tile_rows": self.tiles and self.tiles.rows, "tile_cols": self.tiles and self.tiles.cols}
+        row |= {"sm_read_bytes": self.traffic.sm_read_bytes, "sm_write_bytes": self.traffic.sm_write_bytes}
+        for item in self.traffic_by_tensor:
+            row[f"{item.tensor}_read_bytes"] = item.read_bytes
+            row[f"{item.tensor}_write_bytes"] = item.write_bytes
+        work = self.work
+        row |= {name: getattr(work, name) for name in work.__dataclass_fields__}
+        row |= {"sram_live_bytes": self.sram.live_bytes, "sram_bytes": self.sram.capacity_bytes}
+        row |= {"fits": self.sram.fits, "closed_form_bytes": self.theory.closed_form_bytes}
+        row |= {"compulsory_bytes": self.theory.compulsory_bytes}
+        row["lower_bound_bytes"] = self.theory.lower_bound_bytes
+        return pd.DataFrame([row])
