@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
-
-from iosim import tuning
 from iosim.algorithms.registry import Algorithm, find_algorithm
-from iosim.errors import TileError, UsageError
 from iosim.hardware import HardwareProfile, load_profile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import Tally, count
-from iosim.interpret.footprint import MODELS, Footprint, footprint
+from iosim.placement import Chip, Placement, buffers_text, place
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.ir import Program
 from iosim.results import (
@@ -26,15 +23,12 @@ from iosim.results import (
     Traffic,
     WorkCount,
 )
-from iosim.theory.bounds import bounds, compulsory_bytes, ideal_reads_sram_bytes, strongest
+from iosim.theory.bounds import Bound, bounds, ideal_reads_sram_bytes, strongest
 from iosim.theory.closed_forms import closed_form
 from iosim.theory.softmax import SOFTMAX_COSTS
 
 DEFAULT_PROFILE = "h100-sxm"
 DEFAULT_GRANULARITY = 16
-CHUNK_COLS = (
-    128  # columns a pass over S takes at a time where an algorithm has no tiles; no byte depends on it
-)
 
 
 def analyze(
@@ -59,179 +53,28 @@ def analyze(
     gpu = load_profile(profile, overrides) if isinstance(profile, str) else profile
     resolved = chosen.resolve(options or {})
     program = chosen.program(problem.mask.kind, resolved)
-    capacity = gpu.sram_per_block_bytes if sram_bytes is None else sram_bytes
-    check_model(footprint_model, capacity)
-    registers = gpu.register_bytes_per_sm if gpu.has("sm.register_file") else None
-    shape, used, warnings = _place(
-        chosen, program, problem, tiles, resolved, footprint_model, granularity, capacity, registers
+    chip = Chip(
+        model=footprint_model,
+        sram_bytes=gpu.sram_per_block_bytes if sram_bytes is None else sram_bytes,
+        register_bytes=gpu.register_bytes_per_sm,
+        granularity=granularity,
     )
-    tally = count(program, bind(problem, used))
-    held = footprint(program, footprint_model, bind(problem, used))
-    fits = _fits(held, capacity, registers)
-    theory = _theory(chosen, program, problem, shape, resolved, capacity, fits)
+    placed = place(chosen, program, problem, tiles, resolved, chip)
+    tally = count(program, bind(problem, placed.bound))
     return RunRecord(
         problem=problem,
         algorithm=chosen.name,
         options=resolved,
-        tiles=shape,
+        tiles=placed.shown,
         profile=gpu.name,
         profile_sha256=gpu.sha256,
         traffic=_traffic(tally),
         traffic_by_tensor=_by_tensor(tally),
         work=_work(problem, chosen, tally),
-        sram=_sram(held, capacity, registers, fits),
-        theory=theory,
-        warnings=(*gpu.warnings, *warnings, *_remarks(chosen, problem, resolved, fits, held, capacity)),
+        sram=_sram(placed, chip),
+        theory=_theory(chosen, program, problem, resolved, placed, chip),
+        warnings=(*gpu.warnings, *placed.warnings, *_remarks(chosen, problem, resolved, placed, chip)),
         notes=_notes(resolved),
-    )
-
-
-def check_model(model: str, capacity: int) -> None:
-    """Reject an unknown footprint model and a memory of nothing."""
-    if model not in MODELS:
-        raise UsageError(f"footprint: unknown model {model!r}; allowed: {', '.join(MODELS)}")
-    if capacity < 1:
-        raise UsageError(f"sram: must be at least 1 byte, got {capacity}")
-
-
-def untiled(options: Mapping[str, str], seq_k: int) -> TileShape:
-    """The tile bound to a program whose tiles are not the user's: the GEMM tiles, or one row in pieces of a row."""
-    gemm = options.get("gemm-tiles", "off")
-    return TileShape(rows=1, cols=min(seq_k, CHUNK_COLS)) if gemm == "off" else TileShape.parse(gemm)
-
-
-def _place(
-    algorithm: Algorithm,
-    program: Program,
-    problem: AttentionProblem,
-    tiles: str | TileShape,
-    options: Mapping[str, str],
-    model: str,
-    granularity: int,
-    capacity: int,
-    registers: int | None,
-) -> tuple[TileShape | None, TileShape, list[str]]:
-    """The tile to show (None without one), the tile to bind, and what there is to say about it."""
-    if not algorithm.tiled:
-        used = untiled(options, problem.seq_k)
-        asked = (
-            [] if tiles in tuning.TILE_RULES else [f"tiles: {algorithm.name} has no tiles of yours; ignored"]
-        )
-        return (used if options.get("gemm-tiles", "off") != "off" else None), used, asked
-    limit = tuning.capacity(model, capacity, registers, 1)
-    if tiles == "best":
-        shape = _best(program, problem, limit, granularity)
-        if shape is None:
-            raise TileError(_nothing_fits(program, problem, model, granularity, capacity, limit))
-        return shape, shape, []
-    if isinstance(tiles, str) and tiles in tuning.TILE_RULES:
-        literal = tiles == "paper-literal"
-        rows, cols = tuning.paper_tiles(algorithm.outer, bind(problem, _ONE), capacity, literal=literal)
-        shape = TileShape(rows=int(rows), cols=int(cols))
-    elif isinstance(tiles, str):
-        shape = TileShape.parse(tiles)
-    else:
-        shape = tiles
-    warnings = _literal_warnings(algorithm, problem, capacity) if tiles == "paper-literal" else []
-    held = footprint(program, model, bind(problem, shape))
-    if not _fits(held, capacity, registers):
-        if tiles != "paper-literal":
-            raise TileError(_too_large(program, problem, shape, held, limit, granularity))
-        warnings.append(f"tiles: the printed ceilings give {shape}, {held.sram_bytes} bytes, more than M")
-    return shape, shape, warnings
-
-
-_ONE = TileShape(rows=1, cols=1)
-
-
-def _best(
-    program: Program, problem: AttentionProblem, limit: tuning.Capacity, granularity: int
-) -> TileShape | None:
-    rows, cols = tuning.best_tiles(program, limit, bind(problem, _ONE), granularity)
-    return TileShape(rows=int(rows[0]), cols=int(cols[0])) if rows[0] else None
-
-
-def _literal_warnings(algorithm: Algorithm, problem: AttentionProblem, capacity: int) -> list[str]:
-    d = problem.head_dim
-    elements = capacity // problem.dtype_k.itemsize
-    if algorithm.outer == "q" and elements > 4 * d * d:
-        return [
-            f"tiles: under the printed rule Br stays at d = {d} once M > 4d² = {4 * d * d} elements, so the traffic "
-            f"of {algorithm.name} stops falling with M (2N² elements a head); `--tiles paper` swaps the roles"
-        ]
-    return []
-
-
-def _fits(held: Footprint, capacity: int, registers: int | None) -> bool:
-    return held.sram_bytes <= capacity and (registers is None or held.register_bytes <= registers)
-
-
-def _buffers_text(held: Footprint) -> str:
-    parts = [
-        f"{b.name} {b.bytes} B" + ("" if b.place == "sram" else " (registers)")
-        for b in held.buffers
-        if b.counted
-    ]
-    if held.register_bytes:
-        parts.append(f"registers {held.register_bytes} B")
-    return ", ".join(parts)
-
-
-def _too_large(
-    program: Program,
-    problem: AttentionProblem,
-    shape: TileShape,
-    held: Footprint,
-    limit: tuning.Capacity,
-    granularity: int,
-) -> str:
-    capacity = int(limit.sram_bytes[0])
-    largest = _largest(program, problem, shape, limit, granularity)
-    return (
-        f"tiles: {shape} needs {held.sram_bytes} bytes on chip ({_buffers_text(held)}) and M is {capacity}; "
-        + (f"the largest tile that fits: {largest}" if largest else "no tile of this granularity fits")
-    )
-
-
-def _largest(
-    program: Program, problem: AttentionProblem, shape: TileShape, limit: tuning.Capacity, granularity: int
-) -> str:
-    """The largest tile that fits with the asked rows, and the largest square one."""
-    unit = tuning.step(granularity, limit.model)
-    binding = bind(problem, _ONE)
-
-    def grow(rows: int | None) -> int:
-        low, high = 0, max(1, -(-max(shape.rows, shape.cols) // unit))
-        while low < high:
-            middle = (low + high + 1) // 2
-            side = middle * unit
-            ask = (np.array([rows or side]), np.array([side]))
-            ok = bool(tuning.fits(program, limit, binding, np.array([0]), *ask)[0])
-            low, high = (middle, high) if ok else (low, middle - 1)
-        return low * unit
-
-    same_rows, square = grow(shape.rows), grow(None)
-    texts = [f"{shape.rows}x{same_rows} with {shape.rows} rows"] if same_rows else []
-    texts += [f"{square}x{square} square"] if square else []
-    return ", ".join(texts)
-
-
-def _nothing_fits(
-    program: Program,
-    problem: AttentionProblem,
-    model: str,
-    granularity: int,
-    capacity: int,
-    limit: tuning.Capacity,
-) -> str:
-    unit = tuning.step(granularity, model)
-    smallest = TileShape(rows=unit, cols=unit)
-    held = footprint(program, model, bind(problem, smallest))
-    finer = _best(program, problem, limit, 1) if unit > 1 and model == "paper" else None
-    hint = f"--granularity 1 would allow {finer}" if finer else "give more SRAM or a smaller head dimension"
-    return (
-        f"sram: M = {capacity} bytes is smaller than any tile: {smallest} needs {held.sram_bytes} "
-        f"({_buffers_text(held)}); {hint}"
     )
 
 
@@ -270,14 +113,15 @@ def _work(problem: AttentionProblem, algorithm: Algorithm, tally: Tally) -> Work
     )
 
 
-def _sram(held: Footprint, capacity: int, registers: int | None, fits: bool) -> SramUse:
+def _sram(placed: Placement, chip: Chip) -> SramUse:
+    held = placed.held
     return SramUse(
         model=held.model,
         live_bytes=int(held.sram_bytes),
-        capacity_bytes=capacity,
-        fits=fits,
+        capacity_bytes=chip.sram_bytes,
+        fits=placed.fits,
         register_bytes=int(held.register_bytes),
-        register_capacity_bytes=registers,
+        register_capacity_bytes=chip.register_bytes,
         buffers=tuple(
             BufferUse(
                 kernel=b.kernel,
@@ -296,53 +140,46 @@ def _theory(
     algorithm: Algorithm,
     program: Program,
     problem: AttentionProblem,
-    tiles: TileShape | None,
     options: Mapping[str, str],
-    capacity: int,
-    fits: bool,
+    placed: Placement,
+    chip: Chip,
 ) -> Theory:
     matmul_only = algorithm.computes == "scores"
-    found = bounds(problem, capacity, spills_scores=program.spills_scores, matmul_only=matmul_only)
-    # a program that does not fit in M may move less than any that does; the bounds in M say nothing about it
-    excused = not fits and not (algorithm.idealised and capacity >= ideal_reads_sram_bytes(problem))
-    values = []
-    for bound in found:
-        applies = bound.valid and not (excused and bound.name in ("fused", "matmul"))
-        reason = (
-            bound.reason
-            if applies or not bound.valid
-            else "the program does not fit in M, so it may move less"
-        )
-        size = bound.bytes if applies else None
-        values.append(
-            BoundValue(name=bound.name, bytes=size, valid=applies, reason=reason, source=bound.source)
-        )
-    exact = None
+    found = bounds(problem, chip.sram_bytes, spills_scores=program.spills_scores, matmul_only=matmul_only)
+    # a program that does not fit in M may move less than any that does: bounds in M say nothing about it
+    large_enough = algorithm.idealised and chip.sram_bytes >= ideal_reads_sram_bytes(problem)
+    if not placed.fits and not large_enough:
+        found = [_excused(b) if b.valid and b.name in ("fused", "matmul") else b for b in found]
+    formula = None
     if not algorithm.user_defined:
-        formula = closed_form(algorithm.name, problem, tiles, options)
-        exact = formula.total_bytes if formula else None
+        formula = closed_form(algorithm.name, problem, placed.shown, options)
     return Theory(
-        closed_form_bytes=exact,
-        compulsory_bytes=compulsory_bytes(problem) if not matmul_only else cast(int, found[0].bytes),
-        lower_bound_bytes=strongest(cast(Any, values)),
-        bounds=tuple(values),
+        closed_form_bytes=formula.total_bytes if formula else None,
+        compulsory_bytes=next(b.bytes for b in found if b.name == "compulsory" and b.bytes is not None),
+        lower_bound_bytes=strongest(found),
+        bounds=tuple(
+            BoundValue(name=b.name, bytes=b.bytes, valid=b.valid, reason=b.reason, source=b.source)
+            for b in found
+        ),
+    )
+
+
+def _excused(bound: Bound) -> Bound:
+    return replace(
+        bound, bytes=None, valid=False, reason="the program does not fit in M, so it may move less"
     )
 
 
 def _remarks(
-    algorithm: Algorithm,
-    problem: AttentionProblem,
-    options: Mapping[str, str],
-    fits: bool,
-    held: Footprint,
-    capacity: int,
+    algorithm: Algorithm, problem: AttentionProblem, options: Mapping[str, str], placed: Placement, chip: Chip
 ) -> list[str]:
     """What a careful reader of the numbers has to know."""
     out = []
-    if not fits and algorithm.idealised:
+    if not placed.fits and algorithm.idealised:
         out.append(
-            f"{algorithm.name}: idealised, needs {held.sram_bytes} bytes on chip "
-            f"({_buffers_text(held)}) and M is {capacity}; a real kernel re-reads its operands: --gemm-tiles 128x128"
+            f"{algorithm.name}: idealised, needs {placed.held.sram_bytes} bytes on chip "
+            f"({buffers_text(placed.held)}) and M is {chip.sram_bytes}; "
+            "a real kernel re-reads its operands: --gemm-tiles 128x128"
         )
     if options.get("softmax") == "naive":
         out.append("softmax: naive takes no maximum, so large scores overflow")

@@ -39,7 +39,7 @@ class ProgramError(UsageError):
     """A tile program that breaks the grammar."""
 
 
-class UnknownOp(ProgramError):
+class UnknownOp(ProgramError):  # noqa: N818 - the name the documentation uses
     """An operation that has no rule in the table of operations."""
 
 
