@@ -8,6 +8,7 @@ import numpy as np
 
 from iosim.errors import SimulationError
 from iosim.memory.config import (
+    COPIES,
     COUNTERS,
     INDEX_KINDS,
     MAX_LINE,
@@ -77,6 +78,8 @@ class Cache:
         kernels.dirty_sectors(self._words, dirty)
         table = np.column_stack([self._counts, dirty * self.config.sector_bytes])
         row = table.sum(axis=0) if stream is None else table[stream]
+        slices = self.config.index.slices
+        row = row * slices // (self.config.sampled_slices or slices)
         return CacheCounts(**dict(zip(COUNTERS, row.tolist(), strict=True)))
 
     def _check(self, accesses: Accesses) -> None:
@@ -90,7 +93,7 @@ class Cache:
 
 def _params(config: CacheConfig) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """The description of the cache in the order that the kernels read it (`kernels.P_*`)."""
-    regions = config.index.span_bytes // config.index.region_bytes if config.index.kind == "rotated" else 0
+    index, line = config.index, config.line_bytes
     return np.array(
         [
             config.line_bytes.bit_length() - 1,
@@ -98,12 +101,14 @@ def _params(config: CacheConfig) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
             config.sets,
             config.ways,
             POLICIES.index(config.policy),
-            INDEX_KINDS.index(config.index.kind),
-            config.sets_per_region,
-            regions,
+            INDEX_KINDS.index(index.kind),
+            index.slices,
+            index.granule_bytes // line,
+            index.span_bytes // line,
+            config.home_bytes // line,
             config.partitions,
-            config.home_bytes // config.line_bytes,
-            int(config.copies_of_writes),
+            COPIES.index(config.write_copies),
+            config.sampled_slices,
         ],
         np.int64,
     )

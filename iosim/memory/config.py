@@ -13,8 +13,10 @@ from iosim.errors import SimulationError
 
 Policy = Literal["lru", "fifo", "clock", "random"]
 POLICIES: tuple[Policy, ...] = ("lru", "fifo", "clock", "random")
-IndexKind = Literal["modulo", "hashed", "rotated"]
-INDEX_KINDS: tuple[IndexKind, ...] = ("modulo", "hashed", "rotated")
+IndexKind = Literal["modulo", "hashed", "sliced"]
+INDEX_KINDS: tuple[IndexKind, ...] = ("modulo", "hashed", "sliced")
+Copies = Literal["home", "near", "all"]
+COPIES: tuple[Copies, ...] = ("home", "near", "all")
 
 READ, WRITE, WRITE_PRIVATE = 0, 1, 2
 """Kinds of access. A private write leaves no copy outside the home partition (spilled registers)."""
@@ -31,14 +33,15 @@ class IndexFunction:
     """How a line finds its set.
 
     `modulo`: line number modulo sets. `hashed`: a hash of the line number modulo sets.
-    `rotated`: memory is cut into regions of `region_bytes` whose lines stay in order on neighbouring sets;
-    `span_bytes` of consecutive regions go to consecutive groups of sets, and each span starts at a group
-    drawn by a hash. So a long contiguous range fills the sets evenly while regions from far apart collide
-    at random.
+    `sliced`: the sets are spread over `slices` slices. Inside a slice, the position is the address in granules of
+    `granule_bytes`, in order, modulo the slice's sets; the lines go round the slices in order, and where the round
+    starts is drawn by a hash for every `span_bytes`. So a contiguous range fills the sets almost evenly, while pieces
+    of a few granules from far apart meet on the same sets at random.
     """
 
     kind: IndexKind = "modulo"
-    region_bytes: int = 0
+    slices: int = 1
+    granule_bytes: int = 0
     span_bytes: int = 0
 
     def __post_init__(self) -> None:
@@ -46,20 +49,21 @@ class IndexFunction:
             raise SimulationError(
                 f"cache index: unknown kind {self.kind!r}; allowed: {', '.join(INDEX_KINDS)}"
             )
-        if self.kind == "rotated":
-            _check_multiple("cache index: region_bytes", self.region_bytes, 1)
-            _check_multiple("cache index: span_bytes", self.span_bytes, self.region_bytes)
+        if self.kind == "sliced":
+            check_multiple("index slices", self.slices, 1)
+            check_multiple("index granule_bytes", self.granule_bytes, 1)
+            check_multiple("index span_bytes", self.span_bytes, self.granule_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
     """One cache, or several equal partitions of one.
 
-    `capacity_bytes` is that of one partition. `sector_bytes` is what moves on a miss (the line if 0).
-    `ways` 0 is fully associative. With several partitions a line has one home, chosen by a hash of its
-    address in pieces of `home_bytes`; a reader looks in its own partition, then in the home, and both keep
-    a copy; a write is dirty at home, and with
-    `copies_of_writes` it takes a clean copy in every other partition as well.
+    `capacity_bytes` is that of one partition. `sector_bytes` is what moves on a miss (the line if 0). `ways` 0 is
+    fully associative. With several partitions a line has one home, chosen by a hash of its address in pieces of
+    `home_bytes`; a reader looks in its own partition, then in the home, and both keep a copy; a write is dirty at home,
+    and clean copies stay in no other partition, in the writer's (`near`) or in `all`, by `write_copies`.
+    `sampled_slices` simulates only that many slices of a sliced index and scales the counts up (0: all of them).
     """
 
     capacity_bytes: int
@@ -70,7 +74,8 @@ class CacheConfig:
     index: IndexFunction = field(default_factory=IndexFunction)
     partitions: int = 1
     home_bytes: int = 4096
-    copies_of_writes: bool = True
+    write_copies: Copies = "near"
+    sampled_slices: int = 0
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -83,7 +88,7 @@ class CacheConfig:
                 f"cache: a line of {self.line_bytes} B needs 1 to {MAX_SECTORS} sectors, "
                 f"got {self.sector_bytes} B each"
             )
-        _check_multiple("capacity_bytes", self.capacity_bytes, self.line_bytes)
+        check_multiple("capacity_bytes", self.capacity_bytes, self.line_bytes)
         if self.ways == 0:
             object.__setattr__(self, "ways", self.capacity_bytes // self.line_bytes)
         if self.ways < 1 or self.capacity_bytes % (self.ways * self.line_bytes):
@@ -95,16 +100,25 @@ class CacheConfig:
             raise SimulationError(f"cache: unknown policy {self.policy!r}; allowed: {', '.join(POLICIES)}")
         if self.partitions < 1:
             raise SimulationError(f"cache: partitions must be at least 1, got {self.partitions}")
-        _check_multiple("home_bytes", self.home_bytes, self.line_bytes)
-        if self.index.kind == "rotated":
-            self._check_rotated()
-
-    def _check_rotated(self) -> None:
-        _check_multiple("cache index: region_bytes", self.index.region_bytes, self.line_bytes)
-        if self.sets < self.sets_per_region or self.sets % self.sets_per_region:
+        check_multiple("home_bytes", self.home_bytes, self.line_bytes)
+        if self.write_copies not in COPIES:
             raise SimulationError(
-                f"cache index: {self.sets} sets are no multiple of a region's {self.sets_per_region}; "
-                "change region_bytes, ways or capacity_bytes"
+                f"cache: unknown write_copies {self.write_copies!r}; allowed: {', '.join(COPIES)}"
+            )
+        if self.index.kind == "sliced":
+            self._check_sliced()
+        if not 0 <= self.sampled_slices <= (self.index.slices if self.index.kind == "sliced" else 0):
+            raise SimulationError(
+                f"cache: sampled_slices must lie between 0 and the {self.index.slices} slices of a sliced index, "
+                f"got {self.sampled_slices}"
+            )
+
+    def _check_sliced(self) -> None:
+        check_multiple("index granule_bytes", self.index.granule_bytes, self.line_bytes)
+        if self.sets % self.index.slices:
+            raise SimulationError(
+                f"cache index: {self.sets} sets do not divide into {self.index.slices} slices; "
+                "change slices, ways or capacity_bytes"
             )
 
     @property
@@ -118,9 +132,9 @@ class CacheConfig:
         return self.line_bytes // self.sector_bytes
 
     @property
-    def sets_per_region(self) -> int:
-        """Sets that the lines of one region of a rotated index use."""
-        return self.index.region_bytes // self.line_bytes
+    def sets_per_slice(self) -> int:
+        """Sets of one slice; all of them if the index is not sliced."""
+        return self.sets // self.index.slices
 
 
 Bytes = NDArray[np.int64]
@@ -243,6 +257,6 @@ def _check_power_of_two(name: str, value: int) -> None:
         raise SimulationError(f"cache: {name} must be a power of two, got {value}")
 
 
-def _check_multiple(name: str, value: int, unit: int) -> None:
+def check_multiple(name: str, value: int, unit: int) -> None:
     if value < 1 or value % unit:
         raise SimulationError(f"cache: {name} must be a positive multiple of {unit}, got {value}")

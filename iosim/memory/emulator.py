@@ -6,13 +6,13 @@ Semantics, in order:
 2. A read looks in the reader's partition. Sectors missing there are asked of the line's home partition
    (that is fabric traffic), and what is missing at home is fetched from the next level. Home fills before
    the reader's side does.
-3. A write goes to the home partition. A sector written whole is never fetched; a sector written in part
-   is, if it is not there. The written sectors are dirty at home. With `copies_of_writes`, unless the write
-   is private, every other partition, in order, holds a clean copy of the written sectors as well.
-4. A line that needs room takes the first empty slot of its set, else the victim named by the policy: the
-   least recently touched (lru), the oldest (fifo), the next one past the hand that was not touched since
-   the hand came by (clock), or one drawn by a generator (random). A dirty victim's dirty sectors are
-   written back.
+3. A write goes to the home partition. A sector written whole is never fetched; a sector written in part is, if it
+   is not there. The written sectors are dirty at home. Unless the write is private, the other partitions that
+   `write_copies` names hold a clean copy of the written sectors as well, filled in order after the home.
+4. A line that needs room takes the first empty slot of its set, else the victim named by the policy: the least
+   recently touched (lru), the oldest (fifo), the next one past the hand that was not touched since the hand came by
+   (clock), or one drawn by a generator (random). A dirty victim's dirty sectors are written back.
+5. With sampled slices, lines of the other slices are passed over and every count is scaled up, rounding down.
 """
 
 from __future__ import annotations
@@ -42,10 +42,14 @@ def set_of(line: int, config: CacheConfig) -> int:
         return line % config.sets
     if index.kind == "hashed":
         return mix(line) % config.sets
-    region, offset = divmod(line, config.sets_per_region)
-    span = region // (index.span_bytes // index.region_bytes)
-    groups = config.sets // config.sets_per_region
-    return (region + mix(span)) % groups * config.sets_per_region + offset
+    position = line * config.line_bytes // index.granule_bytes % config.sets_per_slice
+    return position * index.slices + slice_of(line, config)
+
+
+def slice_of(line: int, config: CacheConfig) -> int:
+    """The slice of a line under a sliced index."""
+    span = line * config.line_bytes // config.index.span_bytes
+    return (line + mix(span)) % config.index.slices
 
 
 def home_of(line: int, config: CacheConfig) -> int:
@@ -95,8 +99,7 @@ class EmulatedCache:
                 )
             for number, whole, part in self._lines(start, start + length):
                 if kind in (WRITE, WRITE_PRIVATE):
-                    everywhere = kind == WRITE and self.config.copies_of_writes
-                    self._write(number, whole, part, side, stream, everywhere)
+                    self._write(number, whole, part, side, stream, private=kind == WRITE_PRIVATE)
                 else:
                     self._read(number, whole | part, side, stream)
 
@@ -108,12 +111,16 @@ class EmulatedCache:
                 totals[name] += value
         lines = (line for side in self._sets for one in side for line in one.slots if line is not None)
         dirty = sum(len(line.dirty) for line in lines if stream in (None, line.stream))
-        return CacheCounts(**totals, dirty_bytes=dirty * self.config.sector_bytes)
+        totals["dirty_bytes"] = dirty * self.config.sector_bytes
+        sampled = self.config.sampled_slices or self.config.index.slices
+        return CacheCounts(**{name: n * self.config.index.slices // sampled for name, n in totals.items()})
 
     def _lines(self, start: int, end: int) -> Iterator[tuple[int, set[int], set[int]]]:
         """Line numbers of a byte range with the sectors covered whole and in part."""
         size, sector = self.config.line_bytes, self.config.sector_bytes
         for number in range(start // size, (end - 1) // size + 1):
+            if self.config.sampled_slices and slice_of(number, self.config) >= self.config.sampled_slices:
+                continue
             whole, part = set(), set()
             for s in range(self.config.sectors):
                 first = number * size + s * sector
@@ -143,7 +150,7 @@ class EmulatedCache:
         self._hold(side, number, stream).valid |= needed
 
     def _write(
-        self, number: int, whole: set[int], part: set[int], side: int, stream: int, everywhere: bool
+        self, number: int, whole: set[int], part: set[int], side: int, stream: int, *, private: bool
     ) -> None:
         home, written = home_of(number, self.config), whole | part
         self._count(stream, "write_touches")
@@ -157,8 +164,11 @@ class EmulatedCache:
         line.valid |= written
         line.dirty |= written
         line.stream = stream
-        for other in range(self.config.partitions if everywhere else 0):
-            if other != home:
+        for other in range(self.config.partitions):
+            copied = self.config.write_copies == "all" or (
+                self.config.write_copies == "near" and other == side
+            )
+            if other != home and copied and not private:
                 self._hold(other, number, stream).valid |= written
 
     def _hold(self, side: int, number: int, stream: int) -> _Line:

@@ -25,24 +25,15 @@ Ints = NDArray[np.int64]
 Octets = NDArray[np.uint8]
 
 LRU, FIFO, CLOCK, RANDOM = 0, 1, 2, 3
-MODULO, HASHED, ROTATED = 0, 1, 2
+MODULO, HASHED, SLICED = 0, 1, 2
+HOME, NEAR, ALL = 0, 1, 2
 WAY_BITS = 12
 WAY_MASK = 2**WAY_BITS - 1
 
-# positions in `params`, which describes the cache; shifts are base-2 logarithms of sizes
-(
-    P_LINE_SHIFT,
-    P_SECTOR_SHIFT,
-    P_SETS,
-    P_WAYS,
-    P_POLICY,
-    P_INDEX,
-    P_REGION,
-    P_SPAN,
-    P_PARTS,
-    P_HOME,
-    P_COPIES,
-) = range(11)
+# positions in `params`, which describes the cache; shifts are base-2 logarithms, P_GRANULE to P_HOME count lines
+P_LINE_SHIFT, P_SECTOR_SHIFT, P_SETS, P_WAYS, P_POLICY = range(5)
+P_INDEX, P_SLICES, P_GRANULE, P_SPAN, P_HOME = range(5, 10)
+P_PARTS, P_COPIES, P_SAMPLED = range(10, 13)
 # positions in `state`, which lives on between calls
 S_CLOCK, S_RANDOM = 0, 1
 # columns of `counts`, in the order of CacheCounts
@@ -65,10 +56,14 @@ def set_of(line: Int, params: Ints) -> Int:
         return line % sets
     if params[P_INDEX] == HASHED:
         return np.int64(mix(line) % np.uint64(sets))
-    size = params[P_REGION]
-    region = line // size
-    turn = np.int64(mix(region // params[P_SPAN]) % np.uint64(sets // size))
-    return (region + turn) % (sets // size) * size + line % size
+    slices = params[P_SLICES]
+    return line // params[P_GRANULE] % (sets // slices) * slices + slice_of(line, params)
+
+
+@kernel
+def slice_of(line: Int, params: Ints) -> Int:
+    slices = params[P_SLICES]
+    return (line + np.int64(mix(line // params[P_SPAN]) % np.uint64(slices))) % slices
 
 
 @kernel
@@ -83,9 +78,19 @@ def next_set(line: Int, one: Int, params: Ints) -> Int:
     """The set of `line` if that of `line` - 1 is `one`, without a division where none is needed."""
     if params[P_INDEX] == MODULO:
         return one + 1 if one + 1 < params[P_SETS] else 0
-    if params[P_INDEX] == ROTATED and line % params[P_REGION] != 0:
-        return one + 1
+    if params[P_INDEX] == SLICED and line % params[P_GRANULE] != 0:  # spans are whole granules
+        slices = params[P_SLICES]
+        return one + 1 if (one + 1) % slices != 0 else one + 1 - slices
     return set_of(line, params)
+
+
+@kernel
+def skip(line: Int, one: Int, params: Ints) -> Int:
+    """How many lines to pass over from one in set `one` to the next sampled slice, or to the end of its granule."""
+    slices, granule = params[P_SLICES], params[P_GRANULE]
+    if one % slices < params[P_SAMPLED]:
+        return 0
+    return min(slices - one % slices, granule - line % granule)
 
 
 @kernel
@@ -218,7 +223,7 @@ def write_line(
     part: Int,
     side: Int,
     stream: Int,
-    everywhere: bool,
+    private: bool,
 ) -> None:
     ways, shift = params[P_WAYS], params[P_SECTOR_SHIFT]
     slots, written = params[P_SETS] * ways, whole | part
@@ -234,13 +239,14 @@ def write_line(
     old = words[slot]
     counts[stream, FETCH_B] += population(part & ~old) << shift
     words[slot] = (old & ~0xFF0000) | (stream << 16) | (written << 8) | written
-    if everywhere:
-        for other in range(params[P_PARTS]):
-            if other != home:
-                first = other * slots + one * ways
-                slot = find(words, first, ways, line)
-                slot = hold(words, ranks, hands, state, counts, params, line, first, slot, stream)
-                words[slot] |= written
+    if private or params[P_COPIES] == HOME:
+        return
+    for other in range(params[P_PARTS]):
+        if other != home and (params[P_COPIES] == ALL or other == side):
+            first = other * slots + one * ways
+            slot = find(words, first, ways, line)
+            slot = hold(words, ranks, hands, state, counts, params, line, first, slot, stream)
+            words[slot] |= written
 
 
 @kernel
@@ -277,15 +283,23 @@ def run(
     size, sector = 1 << shift, 1 << params[P_SECTOR_SHIFT]
     every = (1 << (size // sector)) - 1
     slots = params[P_SETS] * ways
+    sampled = params[P_SAMPLED] > 0
     way = 0
     previous, one = -2, 0
     for i in range(starts.size):
         start, end = starts[i], starts[i] + lengths[i]
         kind, side, stream = np.int64(kinds[i]), np.int64(sides[i]), np.int64(streams[i])
         base, hits = side * slots, 0
-        for line in range(start >> shift, ((end - 1) >> shift) + 1):
+        line, last = (start >> shift) - 1, (end - 1) >> shift
+        while line < last:
+            line += 1
             one = next_set(line, one, params) if line == previous + 1 else set_of(line, params)
             previous = line
+            if sampled:
+                passed = skip(line, one, params)
+                if passed:
+                    line += passed - 1
+                    continue
             whole, part = every, 0
             if (line << shift) < start or ((line + 1) << shift) > end:
                 whole, part = sector_masks(start, end, line << shift, (line + 1) << shift, sector)
@@ -302,7 +316,6 @@ def run(
                     )
                     way = slot - base - one * ways
             else:
-                everywhere = kind == 1 and params[P_COPIES] == 1
                 write_line(
                     words,
                     ranks,
@@ -316,7 +329,7 @@ def run(
                     part,
                     side,
                     stream,
-                    everywhere,
+                    kind == 2,
                 )
         counts[stream, READS] += hits
         counts[stream, READ_B] += hits << shift

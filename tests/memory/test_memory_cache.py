@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from iosim.errors import SimulationError
 from iosim.memory.cache import Cache, simulate
 from iosim.memory.config import (
+    COPIES,
     POLICIES,
     READ,
     WRITE,
@@ -27,6 +28,7 @@ from iosim.memory.emulator import EmulatedCache
 
 TRACES = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "cache_traces.py"))
 MIB = 2**20
+SLICED = IndexFunction(kind="sliced", slices=60, granule_bytes=16384, span_bytes=16 * MIB)
 
 
 @st.composite
@@ -35,21 +37,22 @@ def configs(draw: st.DrawFn) -> CacheConfig:
     ways, sets = draw(st.integers(1, 5)), draw(st.sampled_from([1, 2, 6, 8]))
     indexes = [IndexFunction(), IndexFunction(kind="hashed")]
     if sets % 2 == 0:
-        indexes.append(
-            IndexFunction(
-                kind="rotated", region_bytes=2 * line, span_bytes=draw(st.sampled_from([2, 8])) * line
-            )
-        )
+        span = draw(st.sampled_from([2, 4, 16])) * line
+        indexes.append(IndexFunction(kind="sliced", slices=2, granule_bytes=2 * line, span_bytes=span))
+    if sets == 6:
+        indexes.append(IndexFunction(kind="sliced", slices=3, granule_bytes=4 * line, span_bytes=8 * line))
+    index = draw(st.sampled_from(indexes))
     return CacheConfig(
         capacity_bytes=line * ways * sets,
         line_bytes=line,
         sector_bytes=draw(st.sampled_from([32, line])),
         ways=ways,
         policy=draw(st.sampled_from(POLICIES)),
-        index=draw(st.sampled_from(indexes)),
+        index=index,
+        sampled_slices=draw(st.integers(0, index.slices if index.kind == "sliced" else 0)),
         partitions=draw(st.integers(1, 3)),
         home_bytes=line * draw(st.integers(1, 3)),
-        copies_of_writes=draw(st.booleans()),
+        write_copies=draw(st.sampled_from(COPIES)),
         seed=draw(st.integers(0, 3)),
     )
 
@@ -190,7 +193,10 @@ def test_ranges_equal_lines() -> None:
         (lambda: CacheConfig(capacity_bytes=4096, line_bytes=1024, sector_bytes=32, ways=4), "sectors"),
         (lambda: CacheConfig(capacity_bytes=65536, policy="plru"), "allowed: lru, fifo"),  # type: ignore[arg-type]
         (lambda: IndexFunction(kind="magic"), "allowed: modulo"),  # type: ignore[arg-type]
-        (lambda: IndexFunction(kind="rotated"), "region_bytes"),
+        (lambda: IndexFunction(kind="sliced"), "granule_bytes"),
+        (lambda: CacheConfig(capacity_bytes=65536, index=SLICED), "60 slices"),
+        (lambda: CacheConfig(capacity_bytes=65536, sampled_slices=1), "sampled_slices"),
+        (lambda: CacheConfig(capacity_bytes=65536, write_copies="far"), "allowed: home"),  # type: ignore[arg-type]
         (lambda: Cache(CacheConfig(capacity_bytes=8192 * 4096, ways=0)), "stack_distance"),
         (lambda: Accesses.of([0, -1], 128), "access 1: a negative start"),
         (lambda: Accesses.of([0, 128], [128, 0]), "access 1: a length below 1"),
