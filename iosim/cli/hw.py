@@ -12,7 +12,11 @@ import typer
 if TYPE_CHECKING:
     from iosim.hardware import HardwareProfile, Quantity
 
-hw_app = typer.Typer(no_args_is_help=True, help="Hardware profiles: every number with its unit and source.")
+hw_app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Hardware profiles: every number with its unit and source.",
+)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.")]
 SetOption = Annotated[

@@ -1,0 +1,335 @@
+"""The options that commands share: one name, one meaning, one default each.
+
+A command takes whole groups of them as parameters (`problem: ProblemOptions`); `with_options` shows their fields
+to typer one by one. Sizes arrive as text, so that a sweep can read the same options as axes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from iosim.errors import UsageError
+from iosim.problem import MAX_SIZE, AttentionProblem
+
+if TYPE_CHECKING:
+    from iosim.algorithms.registry import Algorithm
+
+DEFAULT_SEQ = 4096
+DEFAULT_HEAD_DIM = 128
+
+PROBLEM, ALGORITHM, HARDWARE, OUTPUT = "Problem", "Algorithm", "Hardware", "Output"
+_SUFFIXES = {"": 1, "k": 1024, "m": 1024**2}
+
+
+def _problem(*names: str, help: str, metavar: str | None = "SIZE") -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=PROBLEM)
+
+
+def _algorithm(*names: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=ALGORITHM)
+
+
+def _hardware(*names: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=HARDWARE)
+
+
+Text = str | None
+
+Batch = Annotated[str, _problem("--batch", help="Sequences in the batch. Sizes take K and M: 8K is 8192.")]
+Heads = Annotated[str, _problem("--heads", help="Query heads.")]
+KvHeads = Annotated[
+    Text, _problem("--kv-heads", help="Key/value heads; a divisor of the query heads [heads].")
+]
+Seq = Annotated[Text, _problem("--seq", help=f"Queries and keys of a sequence [{DEFAULT_SEQ}].")]
+SeqQ = Annotated[Text, _problem("--seq-q", help="Queries of a sequence, instead of --seq.")]
+SeqK = Annotated[Text, _problem("--seq-k", help="Keys of a sequence, instead of --seq.")]
+HeadDim = Annotated[str, _problem("--head-dim", help="Elements of a query and a key of one head.")]
+ValueDim = Annotated[Text, _problem("--value-dim", help="Elements of a value of one head [head-dim].")]
+MaskText = Annotated[
+    str,
+    _problem(
+        "--mask", metavar="MASK", help="none, causal (bottom-right) or window:W (causal, the last W keys)."
+    ),
+]
+Scale = Annotated[
+    float | None, _problem("--scale", metavar="NUMBER", help="Factor on the scores [1/sqrt(head-dim)].")
+]
+DTypeText = Annotated[
+    str,
+    _problem("--dtype", metavar="DTYPE", help="Q, K, V and O: fp64 fp32 tf32 bf16 fp16 fp8 int8."),
+]
+DTypeQ = Annotated[Text, _problem("--dtype-q", metavar="DTYPE", help="Q [dtype].")]
+DTypeK = Annotated[Text, _problem("--dtype-k", metavar="DTYPE", help="K [dtype].")]
+DTypeV = Annotated[Text, _problem("--dtype-v", metavar="DTYPE", help="V [dtype].")]
+DTypeO = Annotated[
+    Text, _problem("--dtype-o", metavar="DTYPE", help="O, and S and P in slow memory [dtype].")
+]
+DTypeAcc = Annotated[str, _problem("--dtype-acc", metavar="DTYPE", help="The accumulators.")]
+
+AlgorithmText = Annotated[
+    str,
+    _algorithm(
+        "--algorithm",
+        metavar="NAMES",
+        help="One or more, with commas; see `iosim algorithms list`. Your own: ./mine.py:program.",
+    ),
+]
+Tiles = Annotated[
+    str,
+    _algorithm(
+        "--tiles", metavar="TILES", help="best, paper, paper-literal, or rows of Q x rows of K: 128x64."
+    ),
+]
+Granularity = Annotated[
+    str, _algorithm("--granularity", metavar="SIZE", help="Best tiles are multiples of this.")
+]
+FootprintModel = Annotated[
+    str,
+    _algorithm(
+        "--footprint",
+        metavar="MODEL",
+        help="What counts against SRAM: paper (the Q, K, V, O tiles) or kernel (stages, fp32, registers).",
+    ),
+]
+Softmax = Annotated[
+    Text,
+    _algorithm("--softmax", metavar="KIND", help="standard: fused, naive, safe or online passes [fused]."),
+]
+GemmTiles = Annotated[
+    Text, _algorithm("--gemm-tiles", metavar="TILE", help="standard: the re-reads of real tiles, as 128x128.")
+]
+ScalePass = Annotated[
+    bool, _algorithm("--scale-pass", help="standard: scale the scores in a kernel of its own.")
+]
+AdditiveMask = Annotated[
+    bool, _algorithm("--additive-mask", help="standard: add a mask tensor to the scores.")
+]
+Dropout = Annotated[
+    bool, _algorithm("--dropout", help="standard: drop probabilities in a kernel of its own.")
+]
+Flash1Variant = Annotated[
+    Text,
+    _algorithm("--flash1-variant", metavar="KIND", help="flash1: literal or skip-first-read [literal]."),
+]
+Lse = Annotated[bool, _algorithm("--lse", help="flash2: write the log-sum-exp, 4 bytes a row.")]
+SaveStats = Annotated[
+    Text, _algorithm("--save-stats", metavar="KIND", help="seed_flash: none, lse or m+l [m+l].")
+]
+
+Hw = Annotated[
+    str,
+    _hardware("--hw", "--gpu", metavar="NAME", help="A profile (`iosim hw list`), or your own YAML file."),
+]
+Sram = Annotated[
+    Text,
+    _hardware(
+        "--sram",
+        metavar="SIZE",
+        help="M, on chip for one thread block: 163KiB, or elements of K: 98304el [profile].",
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    _hardware(
+        "--set", metavar="KEY=VALUE", help="Override a number: memory.l2.capacity=100MiB (repeatable)."
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.", rich_help_panel=OUTPUT)
+]
+
+
+def parse_size(option: str, text: str) -> int:
+    """Read a size: a whole number from 1 to 2^40; K and M mean 1024 and 1024². Errors name the option."""
+    match = re.fullmatch(r"\s*([+-]?\d[\d_]{0,29})([kKmM]?)\s*", text, flags=re.ASCII)
+    size = int(match[1].rstrip("_").replace("_", "")) * _SUFFIXES[match[2].lower()] if match else 0
+    if not 1 <= size <= MAX_SIZE:
+        raise UsageError(
+            f"--{option}: must be a whole number from 1 to 2^40, as 8192 or 8K, got {text.strip()!r}"
+        )
+    return size
+
+
+def _maybe_size(option: str, text: str | None) -> int | None:
+    return None if text is None else parse_size(option, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemOptions:
+    """What is computed, as text from the command line."""
+
+    batch: Batch = "1"
+    heads: Heads = "1"
+    kv_heads: KvHeads = None
+    seq: Seq = None
+    seq_q: SeqQ = None
+    seq_k: SeqK = None
+    head_dim: HeadDim = str(DEFAULT_HEAD_DIM)
+    value_dim: ValueDim = None
+    mask: MaskText = "none"
+    scale: Scale = None
+    dtype: DTypeText = "fp16"
+    dtype_q: DTypeQ = None
+    dtype_k: DTypeK = None
+    dtype_v: DTypeV = None
+    dtype_o: DTypeO = None
+    dtype_acc: DTypeAcc = "fp32"
+
+    def problem(self) -> AttentionProblem:
+        """The problem; `UsageError` names the option that is wrong."""
+        seq, seq_q, seq_k = (
+            _maybe_size(name, text)
+            for name, text in (("seq", self.seq), ("seq-q", self.seq_q), ("seq-k", self.seq_k))
+        )
+        if seq is None and seq_q is None and seq_k is None:
+            seq = DEFAULT_SEQ
+        return AttentionProblem.of(
+            seq=seq,
+            seq_q=seq_q,
+            seq_k=seq_k,
+            batch=parse_size("batch", self.batch),
+            heads=parse_size("heads", self.heads),
+            kv_heads=_maybe_size("kv-heads", self.kv_heads),
+            head_dim=parse_size("head-dim", self.head_dim),
+            value_dim=_maybe_size("value-dim", self.value_dim),
+            mask=self.mask,
+            scale=self.scale,
+            dtype=self.dtype,
+            dtype_q=self.dtype_q,
+            dtype_k=self.dtype_k,
+            dtype_v=self.dtype_v,
+            dtype_o=self.dtype_o,
+            dtype_acc=self.dtype_acc,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantOptions:
+    """The algorithms' own options; each reaches only the algorithms that have it."""
+
+    softmax: Softmax = None
+    gemm_tiles: GemmTiles = None
+    scale_pass: ScalePass = False
+    additive_mask: AdditiveMask = False
+    dropout: Dropout = False
+    flash1_variant: Flash1Variant = None
+    lse: Lse = False
+    save_stats: SaveStats = None
+
+    def given(self) -> dict[str, tuple[str, str]]:
+        """What was asked for: the algorithm's name of the option -> (the command line's name, value)."""
+        out = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None and value is not False:
+                flag = item.name.replace("_", "-")
+                name = "variant" if flag == "flash1-variant" else flag
+                out[name] = (f"--{flag}", "on" if value is True else str(value))
+        return out
+
+    def options_for(self, algorithms: Sequence[Algorithm]) -> list[dict[str, str]]:
+        """The options of each algorithm; `UsageError` for one that none of them has, or a value it has not."""
+        from iosim.algorithms.registry import ALGORITHMS
+
+        given = self.given()
+        for name, (flag, _) in given.items():
+            if not any(name in algorithm.options for algorithm in algorithms):
+                chosen = ", ".join(algorithm.name for algorithm in algorithms)
+                owners = ", ".join(a.name for a in ALGORITHMS.values() if name in a.options)
+                raise UsageError(f"{flag}: not an option of {chosen}; it belongs to {owners}")
+        out = []
+        for algorithm in algorithms:
+            own = {name: value for name, (_, value) in given.items() if name in algorithm.options}
+            for name in own:
+                _check_option(algorithm, given[name][0], name, own[name])
+            out.append(own)
+        return out
+
+
+def _check_option(algorithm: Algorithm, flag: str, name: str, value: str) -> None:
+    option = algorithm.options[name]
+    if value in option.values:
+        return
+    try:
+        algorithm.resolve({name: value})
+    except UsageError:
+        allowed = ", ".join(option.values) + (", or a tile such as 128x128" if option.takes_tile else "")
+        raise UsageError(f"{flag}: {value!r} is not one of {allowed}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileOptions:
+    """Block sizes, and what counts against the on-chip memory."""
+
+    tiles: Tiles = "best"
+    granularity: Granularity = "16"
+    footprint: FootprintModel = "paper"
+
+    def step(self) -> int:
+        """The granularity as a number."""
+        return parse_size("granularity", self.granularity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareOptions:
+    """One GPU, what to change in it, and M."""
+
+    hw: Hw = "h100-sxm"
+    sram: Sram = None
+    overrides: Overrides = None
+
+    def sram_bytes(self, problem: AttentionProblem, warnings: list[str] | None = None) -> int | None:
+        """M in bytes, None for the profile's; elements are as wide as K's."""
+        from iosim.units import parse_sram
+
+        return None if self.sram is None else parse_sram(self.sram, problem.dtype_k.itemsize, warnings)
+
+
+def split_algorithms(text: str) -> list[Algorithm]:
+    """The algorithms of a comma list; `UsageError` for an unknown, empty or repeated name."""
+    from iosim.algorithms.registry import find_algorithm
+
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"--algorithm: empty name in {text!r}; write one or more, as standard,flash2")
+    if repeated := [name for index, name in enumerate(names) if name in names[:index]]:
+        raise UsageError(f"--algorithm: {repeated[0]} is given twice")
+    return [find_algorithm(name) for name in names]
+
+
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Show typer the fields of the option groups among `function`'s parameters, and put the groups together again."""
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, Any] = {}
+    flat: list[Parameter] = []
+    for parameter in signature(function).parameters.values():
+        kind = hints[parameter.name]
+        if is_dataclass(kind):
+            groups[parameter.name] = kind
+            flat += _fields_as_parameters(kind)
+        else:
+            flat.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind))
+
+    def command(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{item.name: values.pop(item.name) for item in fields(group)})
+        function(**values)
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    command.__annotations__ = {p.name: p.annotation for p in flat}
+    command.__signature__ = Signature(flat)  # type: ignore[attr-defined]
+    return command
+
+
+def _fields_as_parameters(group: Any) -> list[Parameter]:
+    hints: Mapping[str, Any] = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(item.name, Parameter.KEYWORD_ONLY, default=item.default, annotation=hints[item.name])
+        for item in fields(group)
+    ]
