@@ -1,1 +1,71 @@
-"""iosim: the bytes an attention moves at each level of a GPU's memory."""
+"""iosim: the bytes an attention moves at each level of a GPU's memory.
+
+>>> import iosim
+>>> problem = iosim.AttentionProblem.of(seq=8192, head_dim=128, heads=32)
+>>> iosim.analyze(problem, "flash2", tiles="128x64").traffic.total_bytes
+8724152320
+
+Names are imported when they are first used, so that `import iosim` stays fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from iosim.algorithms.registry import ALGORITHMS, find_algorithm
+    from iosim.analysis import analyze
+    from iosim.errors import IosimError
+    from iosim.grid import Grid
+    from iosim.hardware import HardwareProfile, load_profile, profile_names
+    from iosim.problem import AttentionProblem, DType, Mask, TileShape
+    from iosim.results import RunRecord
+    from iosim.sweep import sweep
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ALGORITHMS": "iosim.algorithms.registry",
+    "AttentionProblem": "iosim.problem",
+    "DType": "iosim.problem",
+    "Grid": "iosim.grid",
+    "HardwareProfile": "iosim.hardware",
+    "IosimError": "iosim.errors",
+    "Mask": "iosim.problem",
+    "RunRecord": "iosim.results",
+    "TileShape": "iosim.problem",
+    "analyze": "iosim.analysis",
+    "find_algorithm": "iosim.algorithms.registry",
+    "load_profile": "iosim.hardware",
+    "profile_names": "iosim.hardware",
+    "sweep": "iosim.sweep",
+}
+
+__all__ = [
+    "ALGORITHMS",
+    "AttentionProblem",
+    "DType",
+    "Grid",
+    "HardwareProfile",
+    "IosimError",
+    "Mask",
+    "RunRecord",
+    "TileShape",
+    "__version__",
+    "analyze",
+    "find_algorithm",
+    "load_profile",
+    "profile_names",
+    "sweep",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'iosim' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -22,6 +22,7 @@ from iosim.results import (
     Theory,
     Traffic,
     WorkCount,
+    in_order,
 )
 from iosim.theory.bounds import Bound, bounds, ideal_reads_sram_bytes, strongest
 from iosim.theory.closed_forms import closed_form
@@ -60,6 +61,9 @@ def analyze(
         granularity=granularity,
     )
     placed = place(chosen, program, problem, tiles, resolved, chip)
+    theory = theory_beside(
+        chosen, program, problem, resolved, placed.shown, sram_bytes=chip.sram_bytes, fits=placed.fits
+    )
     tally = count(program, bind(problem, placed.bound))
     return RunRecord(
         problem=problem,
@@ -72,7 +76,7 @@ def analyze(
         traffic_by_tensor=_by_tensor(tally),
         work=_work(problem, chosen, tally),
         sram=_sram(placed, chip),
-        theory=_theory(chosen, program, problem, resolved, placed, chip),
+        theory=theory,
         warnings=(*gpu.warnings, *placed.warnings, *_remarks(chosen, problem, resolved, placed, chip)),
         notes=_notes(resolved),
     )
@@ -84,12 +88,8 @@ def _traffic(tally: Tally) -> Traffic:
     )
 
 
-_ORDER = ("Q", "K", "V", "O", "S", "P", "LSE", "M", "L")
-
-
 def _by_tensor(tally: Tally) -> tuple[TensorTraffic, ...]:
-    names = {*tally.read_bytes, *tally.write_bytes}
-    ordered = [n for n in _ORDER if n in names] + sorted(names - set(_ORDER))
+    ordered = in_order({*tally.read_bytes, *tally.write_bytes})
     return tuple(
         TensorTraffic(
             tensor=name,
@@ -101,11 +101,17 @@ def _by_tensor(tally: Tally) -> tuple[TensorTraffic, ...]:
     )
 
 
-def _work(problem: AttentionProblem, algorithm: Algorithm, tally: Tally) -> WorkCount:
+def useful_flops(problem: AttentionProblem, algorithm: Algorithm) -> int:
+    """Matmul flops of the unmasked pairs; of all pairs for the plain matmul, which sees no mask."""
     p = problem
-    scores_only = 2 * p.head_dim * p.seq_q * p.seq_k * p.heads * p.batch  # the plain matmul sees no mask
+    if algorithm.computes == "scores":
+        return 2 * p.head_dim * p.seq_q * p.seq_k * p.heads * p.batch
+    return p.useful_flops
+
+
+def _work(problem: AttentionProblem, algorithm: Algorithm, tally: Tally) -> WorkCount:
     return WorkCount(
-        useful_flops=scores_only if algorithm.computes == "scores" else p.useful_flops,
+        useful_flops=useful_flops(problem, algorithm),
         executed_flops=int(tally.tensor_flops),
         tensor_flops=int(tally.tensor_flops),
         vector_flops=int(tally.vector_flops),
@@ -136,23 +142,23 @@ def _sram(placed: Placement, chip: Chip) -> SramUse:
     )
 
 
-def _theory(
+def theory_beside(
     algorithm: Algorithm,
     program: Program,
     problem: AttentionProblem,
     options: Mapping[str, str],
-    placed: Placement,
-    chip: Chip,
+    tiles: TileShape | None,
+    *,
+    sram_bytes: int,
+    fits: bool,
 ) -> Theory:
+    """Closed form, compulsory bytes and bounds for one run, from the formulas alone."""
     matmul_only = algorithm.computes == "scores"
-    found = bounds(problem, chip.sram_bytes, spills_scores=program.spills_scores, matmul_only=matmul_only)
+    found = bounds(problem, sram_bytes, spills_scores=program.spills_scores, matmul_only=matmul_only)
     # a program that does not fit in M may move less than any that does: bounds in M say nothing about it
-    large_enough = algorithm.idealised and chip.sram_bytes >= ideal_reads_sram_bytes(problem)
-    if not placed.fits and not large_enough:
+    if not fits and not (algorithm.idealised and sram_bytes >= ideal_reads_sram_bytes(problem)):
         found = [_excused(b) if b.valid and b.name in ("fused", "matmul") else b for b in found]
-    formula = None
-    if not algorithm.user_defined:
-        formula = closed_form(algorithm.name, problem, placed.shown, options)
+    formula = None if algorithm.user_defined else closed_form(algorithm.name, problem, tiles, options)
     return Theory(
         closed_form_bytes=formula.total_bytes if formula else None,
         compulsory_bytes=next(b.bytes for b in found if b.name == "compulsory" and b.bytes is not None),

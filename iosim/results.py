@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = 1
+TENSOR_ORDER = ("Q", "K", "V", "O", "S", "P", "LSE", "M", "L")
+
+
+def in_order(tensors: Iterable[str]) -> list[str]:
+    """Tensor names in the order every table shows them: the known ones first, others by name."""
+    names = set(tensors)
+    return [t for t in TENSOR_ORDER if t in names] + sorted(names - set(TENSOR_ORDER))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

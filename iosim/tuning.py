@@ -161,7 +161,7 @@ def best_tiles(
 def _pairs(search: _Search, part: Ints, which: Ints, long: Ints, most_short: Ints) -> tuple[Ints, Ints]:
     """Every pair (long, 1..most_short), a bounded number at a time; the winner of each point survives."""
     kept = np.zeros((0, 3), dtype=np.int64)
-    kept_bytes = np.zeros(0, dtype=np.int64)
+    kept_bytes: Column = np.zeros(0, dtype=np.int64)
     for piece in _parts(most_short):
         point = np.repeat(which[piece], most_short[piece])
         a, b = np.repeat(long[piece], most_short[piece]), _count_up(most_short[piece])
@@ -173,16 +173,17 @@ def _pairs(search: _Search, part: Ints, which: Ints, long: Ints, most_short: Int
 
 
 def _first(point: Ints, value: Column, a: Ints, b: Ints) -> Ints:
-    """The index of the best candidate of each point that occurs."""
-    order = np.lexsort((a * b, -np.minimum(a, b), _sortable(value), point))
+    """The index of the best candidate of each point that occurs; candidates of a point stand together."""
+    if not len(point):
+        return point
+    starts = np.flatnonzero(np.r_[True, point[1:] != point[:-1]])
+    least = np.minimum.reduceat(value, starts)
+    sizes = np.diff(np.r_[starts, len(point)])
+    tied = np.flatnonzero(value == np.repeat(least, sizes))
+    a, b, point = a[tied], b[tied], point[tied]
+    order = np.lexsort((a * b, -np.minimum(a, b), point))
     sorted_points = point[order]
-    starts = np.flatnonzero(np.r_[True, sorted_points[1:] != sorted_points[:-1]]) if len(order) else order
-    return order[starts]
-
-
-def _sortable(value: Column) -> Column:
-    """lexsort wants machine numbers; exact big ints become their rank."""
-    return value if value.dtype != object else np.unique(value, return_inverse=True)[1]
+    return tied[order[np.r_[True, sorted_points[1:] != sorted_points[:-1]]]]
 
 
 def _winners(point: Ints, part: Ints, value: Column, a: Ints, b: Ints) -> tuple[Ints, Ints]:
