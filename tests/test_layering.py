@@ -27,6 +27,7 @@ ROOMS = (
     "roofline",  # time
     "tuning",  # tiles from M
     "analysis",  # the path from problem to record
+    "proving",  # does a program compute attention
     "sweep",  # many of them
     "scaling",  # fitted exponents
     "audit",  # predicted against measured

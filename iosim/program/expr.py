@@ -174,7 +174,7 @@ def floordiv(x: Like, y: Like) -> Expr:
     a, b = lift(x), lift(y)
     if known := _ints(a, b):
         return const(known[0] // known[1])
-    return a if is_const(b, 1) else _node("//", (a, b))
+    return a if is_const(b, 1) or is_const(a, 0) else _node("//", (a, b))
 
 
 def cdiv(x: Like, y: Like) -> Expr:
