@@ -228,9 +228,9 @@ class VariantOptions:
         for item in fields(self):
             value = getattr(self, item.name)
             if value is not None and value is not False:
-                flag = item.name.replace("_", "-")
-                name = "variant" if flag == "flash1-variant" else flag
-                out[name] = (f"--{flag}", "on" if value is True else str(value))
+                flag = f"--{item.name.replace('_', '-')}"
+                name = next((n for n, renamed in _RENAMED.items() if renamed == flag), flag[2:])
+                out[name] = (flag, "on" if value is True else str(value))
         return out
 
     def options_for(self, algorithms: Sequence[Algorithm]) -> list[dict[str, str]]:
@@ -250,6 +250,14 @@ class VariantOptions:
                 _check_option(algorithm, given[name][0], name, own[name])
             out.append(own)
         return out
+
+
+_RENAMED = {"variant": "--flash1-variant"}  # an algorithm's own name says too little on the command line
+
+
+def option_flag(name: str) -> str:
+    """How the command line spells an algorithm's option."""
+    return _RENAMED.get(name, f"--{name}")
 
 
 def _check_option(algorithm: Algorithm, flag: str, name: str, value: str) -> None:

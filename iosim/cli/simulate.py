@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 from iosim.cli.options import (
     AlgorithmText,
     AsJson,
@@ -12,7 +16,14 @@ from iosim.cli.options import (
     split_algorithms,
     with_options,
 )
-from iosim.cli.output import print_json
+from iosim.cli.output import print_json, warn
+
+if TYPE_CHECKING:
+    from iosim.algorithms.registry import Algorithm
+    from iosim.problem import AttentionProblem
+    from iosim.results import RunRecord
+
+    Analyze = Callable[[Sequence[str]], RunRecord]
 
 
 @with_options
@@ -25,24 +36,85 @@ def simulate(
     hardware: HardwareOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Count the bytes of one attention between slow memory and the SMs, beside theory."""
-    from iosim.analysis import analyze
+    """Bytes between slow memory and the SMs, work, on-chip use and bounds of one attention.
 
+    Several algorithms are shown side by side. Your own program (./mine.py:program) is checked first.
+    """
     asked = problem.problem()
     chosen = split_algorithms(algorithm)
     options = variants.options_for(chosen)
-    records = [
-        analyze(
-            asked,
-            item,
-            tiles=tiling.tiles,
-            profile=hardware.hw,
-            options=own,
-            footprint_model=tiling.footprint,
-            granularity=tiling.step(),
-            sram_bytes=hardware.sram_bytes(asked),
-            overrides=hardware.overrides or (),
-        )
+    proofs = [
+        _prove(item, asked, own) if item.user_defined else None
         for item, own in zip(chosen, options, strict=True)
     ]
-    print_json([r.to_dict() for r in records])
+    records = [
+        record_of(asked, item, own, tiling, hardware) for item, own in zip(chosen, options, strict=True)
+    ]
+    if as_json:
+        out = [
+            r.to_dict() | ({"proof": proof} if proof else {})
+            for r, proof in zip(records, proofs, strict=True)
+        ]
+        print_json(out[0] if len(out) == 1 else out)
+        return
+    from iosim.cli.simulate_table import print_records
+
+    warn(list(dict.fromkeys(line for record in records for line in record.warnings)))
+    print_records(records, proofs)
+
+
+def record_of(
+    problem: AttentionProblem,
+    algorithm: Algorithm,
+    options: dict[str, str],
+    tiling: TileOptions,
+    hardware: HardwareOptions,
+) -> RunRecord:
+    """The record of one algorithm, with warnings about the command line's own options added."""
+    from iosim.analysis import analyze
+
+    said: list[str] = []
+    sram_bytes = hardware.sram_bytes(problem, said)
+
+    def run(overrides: Sequence[str]) -> RunRecord:
+        return analyze(
+            problem,
+            algorithm,
+            tiles=tiling.tiles,
+            profile=hardware.hw,
+            options=options,
+            footprint_model=tiling.footprint,
+            granularity=tiling.step(),
+            sram_bytes=sram_bytes,
+            overrides=overrides,
+        )
+
+    overrides = hardware.overrides or []
+    record = run(overrides)
+    said += _idle_overrides(record, run, overrides)
+    return replace(record, warnings=(*record.warnings, *said))
+
+
+def _idle_overrides(record: RunRecord, run: Analyze, overrides: Sequence[str]) -> list[str]:
+    """A warning for each override without which the result is the same."""
+    out = []
+    for index, override in enumerate(overrides):
+        key = override.partition("=")[0].strip()
+        if any(line.startswith(f"--set {key}") and "changes nothing" in line for line in record.warnings):
+            continue
+        without = run([*overrides[:index], *overrides[index + 1 :]])
+        if _numbers(without) == _numbers(record):
+            out.append(f"--set {override}: changes nothing in this result, which does not depend on it")
+    return out
+
+
+def _numbers(record: RunRecord) -> dict[str, Any]:
+    """The record without what names the profile rather than the result."""
+    return {k: v for k, v in record.to_dict().items() if k not in ("profile_sha256", "warnings")}
+
+
+def _prove(algorithm: Algorithm, problem: AttentionProblem, options: dict[str, str]) -> dict[str, Any]:
+    """Check a user's program; raises where it is wrong."""
+    from iosim.proving import prove
+
+    return prove(algorithm, problem, options).to_dict()

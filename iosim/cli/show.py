@@ -1,0 +1,105 @@
+"""`iosim show`: an algorithm as a listing, with bytes and operations on every line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from iosim.cli.options import (
+    AsJson,
+    HardwareOptions,
+    ProblemOptions,
+    TileOptions,
+    VariantOptions,
+    split_algorithms,
+    with_options,
+)
+from iosim.cli.output import print_json, print_table, warn
+
+if TYPE_CHECKING:
+    from iosim.interpret.listing import CostedRow
+    from iosim.results import RunRecord
+
+COLUMNS = ("read_bytes", "write_bytes", "tensor_flops", "vector_flops", "special_ops")
+TITLES = ("read B", "write B", "tensor flops", "vector flops", "special ops")
+
+Name = Annotated[str, typer.Argument(metavar="ALGORITHM", help="A name, or your own: ./mine.py:program.")]
+
+
+@with_options
+def show(
+    *,
+    algorithm: Name,
+    problem: ProblemOptions,
+    tiling: TileOptions,
+    variants: VariantOptions,
+    hardware: HardwareOptions,
+    as_json: AsJson = False,
+) -> None:
+    """The program of an algorithm beside the paper's line numbers, with what every line moves and computes.
+
+    Numbers are those of the whole run; % is a line's share of all bytes. Temporaries belong to the line that
+    uses them.
+    """
+    from iosim.cli.simulate import record_of
+    from iosim.errors import UsageError
+    from iosim.interpret.binding import bind
+    from iosim.interpret.listing import costed_listing
+    from iosim.placement import untiled
+
+    asked = problem.problem()
+    chosen = split_algorithms(algorithm)
+    if len(chosen) != 1:
+        raise UsageError(f"ALGORITHM: show takes one, got {algorithm!r}")
+    (options,) = variants.options_for(chosen)
+    record = record_of(asked, chosen[0], options, tiling, hardware)
+    program = chosen[0].program(asked.mask.kind, record.options)
+    tile = record.tiles or untiled(record.options, asked.seq_k)
+    rows = costed_listing(program, bind(asked, tile))
+    if as_json:
+        print_json(_to_dict(record, rows))
+        return
+    _print_listing(record, chosen[0].source, rows)
+
+
+def _totals(rows: Sequence[CostedRow]) -> list[int]:
+    return [sum(getattr(row, column) for row in rows) for column in COLUMNS]
+
+
+def _to_dict(record: RunRecord, rows: Sequence[CostedRow]) -> dict[str, Any]:
+    whole = record.to_dict()
+    keep = ("schema_version", "problem", "algorithm", "options", "tiles", "profile", "warnings")
+    lines = [
+        {"kernel": r.row.kernel, "line": r.row.line, "depth": r.row.depth, "text": r.row.text}
+        | {column: getattr(r, column) for column in COLUMNS}
+        for r in rows
+    ]
+    totals = dict(zip(COLUMNS, _totals(rows), strict=True))
+    return {key: whole[key] for key in keep} | {"lines": lines, "totals": totals}
+
+
+def _print_listing(record: RunRecord, source: str, rows: Sequence[CostedRow]) -> None:
+    from iosim.cli.simulate_table import describe
+
+    warn(record.warnings)
+    tile = f", tile {record.tiles} (rows of Q x rows of K)" if record.tiles else ""
+    print(f"{record.algorithm}: {source}\n{describe(record.problem)}{tile}")
+    print("bytes are those between slow memory and the SMs\n")
+    totals = _totals(rows)
+    moved = totals[0] + totals[1]
+    table = [
+        [row.row.line, str(row.row), *_cells(row), _share(row.read_bytes + row.write_bytes, moved)]
+        for row in rows
+    ]
+    table.append(["", "total", *(f"{total:,}" for total in totals), _share(moved, moved)])
+    print_table(["line", "program", *TITLES, "% of bytes"], table, right=range(2, 8))
+
+
+def _cells(row: CostedRow) -> list[str]:
+    return [f"{getattr(row, column):,}" if getattr(row, column) else "" for column in COLUMNS]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.2f}" if part else ""

@@ -1,0 +1,121 @@
+"""The table of `iosim simulate`: one column an algorithm, exact numbers with a readable size in brackets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from iosim.cli.output import print_table
+from iosim.problem import AttentionProblem
+from iosim.results import RunRecord
+from iosim.units import format_bytes
+
+NONE = "-"
+Proofs = Sequence[Mapping[str, Any] | None]
+
+
+def print_records(records: Sequence[RunRecord], proofs: Proofs) -> None:
+    """Say which problem ran on what, then the table."""
+    first = records[0]
+    print(describe(first.problem))
+    print(
+        f"{first.profile}, M = {_bytes(first.sram.capacity_bytes)} on chip for one thread block, "
+        f"footprint {first.sram.model}"
+    )
+    print("bytes are those between slow memory and the SMs\n")
+    rows = [[title, *cells] for title, cells in _rows(records) if any(cell != NONE for cell in cells)]
+    print_table(["", *(r.algorithm for r in records)], rows, right=range(1, len(records) + 1))
+    for record, proof in zip(records, proofs, strict=True):
+        if proof is not None:
+            _print_proof(record.algorithm, proof)
+
+
+def describe(p: AttentionProblem) -> str:
+    """The problem in one line."""
+    dtypes = {"Q": p.dtype_q, "K": p.dtype_k, "V": p.dtype_v, "O": p.dtype_o}
+    same = len(set(dtypes.values())) == 1
+    dtype = str(p.dtype_q) if same else ", ".join(f"{name} {kind}" for name, kind in dtypes.items())
+    heads = f"heads {p.heads}" + (f" (kv-heads {p.kv_heads})" if p.kv_heads != p.heads else "")
+    seq = f"seq {p.seq_q}" if p.seq_q == p.seq_k else f"seq-q {p.seq_q}, seq-k {p.seq_k}"
+    dims = f"head-dim {p.head_dim}" + (f", value-dim {p.value_dim}" if p.value_dim != p.head_dim else "")
+    return f"batch {p.batch}, {heads}, {seq}, {dims}, {dtype}, mask {p.mask}"
+
+
+def _rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
+    def row(title: str, cell: Callable[[RunRecord], str]) -> tuple[str, list[str]]:
+        return title, [cell(record) for record in records]
+
+    return [
+        row("tile (rows of Q x rows of K)", lambda r: str(r.tiles) if r.tiles else NONE),
+        *_traffic_rows(records),
+        row("all reads", lambda r: _bytes(r.traffic.sm_read_bytes)),
+        row("all writes", lambda r: _bytes(r.traffic.sm_write_bytes)),
+        row("total", lambda r: _bytes(r.traffic.total_bytes)),
+        row("closed form", _closed_form),
+        row("compulsory", lambda r: _bytes(r.theory.compulsory_bytes)),
+        row("lower bound", lambda r: _bytes(r.theory.lower_bound_bytes)),
+        row("  which bound", _bound_name),
+        row("  total / lower bound", lambda r: f"{r.traffic.total_bytes / r.theory.lower_bound_bytes:.4g}"),
+        row("useful flops", lambda r: f"{r.work.useful_flops:,}"),
+        row("executed flops", lambda r: f"{r.work.executed_flops:,}"),
+        row("vector flops", lambda r: f"{r.work.vector_flops:,}"),
+        row("special ops", lambda r: f"{r.work.special_ops:,}"),
+        row("live on chip", lambda r: _bytes(r.sram.live_bytes)),
+        row("registers", lambda r: _bytes(r.sram.register_bytes) if r.sram.register_bytes else NONE),
+        row("fits in M", lambda r: "yes" if r.sram.fits else "no"),
+        row("softmax", _softmax),
+    ]
+
+
+def _traffic_rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
+    """Reads and writes of each tensor, in the order in which the records list them."""
+    names = list(dict.fromkeys(t.tensor for record in records for t in record.traffic_by_tensor))
+    order = {name: place for place, name in enumerate(("Q", "K", "V", "O", "S", "P"))}
+    names.sort(key=lambda name: order.get(name, len(order)))
+    out = []
+    for name in names:
+        for word, field in (("read", "read_bytes"), ("write", "write_bytes")):
+            cells = []
+            for record in records:
+                found = [t for t in record.traffic_by_tensor if t.tensor == name]
+                size = getattr(found[0], field) if found else 0
+                cells.append(_bytes(size) if size else NONE)
+            out.append((f"{name} {word}", cells))
+    return out
+
+
+def _bytes(size: int) -> str:
+    """17,448,304,640 B (16.25 GiB)."""
+    exact = f"{size:,} B"
+    return exact if size < 1024 else f"{exact} ({format_bytes(size)})"
+
+
+def _closed_form(record: RunRecord) -> str:
+    value = record.theory.closed_form_bytes
+    if value is None:
+        return "none known"
+    return "equal to the total" if value == record.traffic.total_bytes else f"DIFFERS: {_bytes(value)}"
+
+
+def _bound_name(record: RunRecord) -> str:
+    theory = record.theory
+    names = [b.name for b in theory.bounds if b.valid and b.bytes == theory.lower_bound_bytes]
+    return names[0] if names else NONE
+
+
+def _softmax(record: RunRecord) -> str:
+    """Both numbers of the chosen softmax, where there is one to choose."""
+    note = record.notes.get("softmax")
+    if note is None:
+        return NONE
+    return f"{note['variant']}: {note['passes']} pass(es), {note['accesses_per_element']} accesses an element"
+
+
+def _print_proof(name: str, proof: Mapping[str, Any]) -> None:
+    print(
+        f"\n{name}: verified and equal to attention on {proof['cases']} small problems, "
+        f"largest error {proof['max_abs_error']:.2g}"
+    )
+    if not proof["survives_large_scores"]:
+        print(f"warning: {name}: overflows where scores are large; subtract a row's maximum", file=sys.stderr)
