@@ -1,0 +1,18 @@
+"""The bound, checked: exponents, constants, crossings and gaps, all from counted bytes. Prints and plots nothing."""
+
+from iosim.scaling.constants import Constant, Crossing, constants, crossings
+from iosim.scaling.exponents import Fit, fit_exponents
+from iosim.scaling.study import BoundStudy, Laws, find_laws, study_bound
+
+__all__ = [
+    "BoundStudy",
+    "Constant",
+    "Crossing",
+    "Fit",
+    "Laws",
+    "constants",
+    "crossings",
+    "find_laws",
+    "fit_exponents",
+    "study_bound",
+]

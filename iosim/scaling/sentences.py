@@ -1,0 +1,147 @@
+"""The study's answers in words; every number in them comes from a count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from iosim.problem import AttentionProblem
+from iosim.scaling.constants import HEAD_DIMS, Constant, Crossing, coefficient_of_n_squared
+from iosim.scaling.exponents import Fit
+from iosim.units import format_bytes
+
+NAMES = {
+    "flash1": "FlashAttention-1",
+    "flash2": "FlashAttention-2",
+    "standard": "standard attention",
+    "small_cache": "the blocked small-cache algorithm",
+    "gemm": "the matmul Q Kᵀ alone",
+}
+_RULE_TEXT = {"paper": "the paper's tiles", "best": "the best tiles"}
+FAMOUS_SRAM_BYTES = 192 * 1024  # the "192 KB of SRAM" of the FlashAttention paper, at d = 256 in fp16
+FAMOUS_HEAD_DIM = 256
+STANDARD_PASSES = 4
+
+
+def named(algorithm: str) -> str:
+    """An algorithm as a sentence calls it."""
+    return NAMES.get(algorithm, algorithm)
+
+
+def power(letter: str, exponent: float) -> str:
+    """`N^2.00`, with a real minus sign and no negative zero."""
+    return f"{letter}^{exponent:.2f}".replace("-0.00", "0.00").replace("-", "−")
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def on_exponents(fits: Sequence[Fit]) -> Iterator[str]:
+    """One sentence a fitted series."""
+    for fit in fits:
+        law = " · ".join(
+            power(letter, value)
+            for letter, value in (("N", fit.exponent_n), ("d", fit.exponent_d), ("M", fit.exponent_m))
+        )
+        yield _sentence(
+            f"{named(fit.algorithm)}: {fit.series} grow as {law} "
+            f"({fit.where}, {fit.points} counted points, R² = {fit.r_squared:.5f})."
+        )
+
+
+def on_constants(found: Sequence[Constant]) -> Iterator[str]:
+    """One sentence an algorithm: its constant under each tile rule."""
+    for algorithm in dict.fromkeys(c.algorithm for c in found):
+        parts = [f"{c.value:.2f} with {_RULE_TEXT[c.tiles]}" for c in found if c.algorithm == algorithm]
+        yield _sentence(f"{named(algorithm)} moves N²d²/M elements times {' and '.join(parts)}.")
+
+
+def on_crossings(found: Sequence[Crossing]) -> Iterator[str]:
+    """One sentence an algorithm and tile rule, over all head dimensions."""
+    for key in dict.fromkeys((c.algorithm, c.tiles) for c in found):
+        mine = [c for c in found if (c.algorithm, c.tiles) == key]
+        where = ", ".join(f"{c.sram_elements:,} at d = {c.head_dim}" for c in mine)
+        ratios = sorted({f"{c.over_d_squared:.2f}" for c in mine})
+        times = ratios[0] if len(ratios) == 1 else f"{ratios[0]} to {ratios[-1]}"
+        yield _sentence(
+            f"{named(key[0])} with {_RULE_TEXT[key[1]]} moves no more than standard attention "
+            f"from M = {times} d² on (elements: {where})."
+        )
+
+
+def _verdict(coefficient: float) -> str:
+    ratio = coefficient / STANDARD_PASSES
+    times = "twice" if round(ratio, 2) == 2 else f"{ratio:.2f} times"
+    return f"{times} as much, so it {'loses' if ratio > 1 else 'wins'}"
+
+
+def on_losing(profile: str, sram_bytes: int, itemsize: int) -> Iterator[str]:
+    """Where tiling loses: the paper's 192 KiB at d = 256, and M of this GPU at each head dimension."""
+    elements = FAMOUS_SRAM_BYTES // 2
+    for algorithm in ("flash1", "flash2"):
+        c = coefficient_of_n_squared(algorithm, "paper", FAMOUS_HEAD_DIM, elements)
+        yield (
+            f"At d = {FAMOUS_HEAD_DIM} and 192 KiB ({elements:,} fp16 elements) {named(algorithm)} with the paper's "
+            f"tiles moves {c:.2f} N² elements, standard attention {STANDARD_PASSES} N²: {_verdict(c)}."
+        )
+    elements = sram_bytes // itemsize
+    for algorithm in ("flash1", "flash2"):
+        parts = []
+        for d in HEAD_DIMS:
+            if elements >= 4 * d:
+                c = coefficient_of_n_squared(algorithm, "paper", d, elements)
+                parts.append(f"{c:.2f} N² at d = {d}{' (more than standard)' if c > STANDARD_PASSES else ''}")
+        if parts:
+            yield (
+                f"On {profile} a thread block may hold {format_bytes(sram_bytes)} ({elements:,} elements): "
+                f"{named(algorithm)} with the paper's tiles moves {', '.join(parts)}; standard attention 4 N²."
+            )
+
+
+def on_best(best: pd.DataFrame, problem: AttentionProblem) -> Iterator[str]:
+    """Which algorithm wins in which stretch of M."""
+    names = best["algorithm"].astype(str).tolist()
+    sizes = best["sram_bytes"].astype(int).tolist()
+    stretches: list[tuple[str, int, int]] = []
+    for name, size in zip(names, sizes, strict=True):
+        if stretches and stretches[-1][0] == name:
+            stretches[-1] = (name, stretches[-1][1], size)
+        else:
+            stretches.append((name, size, size))
+    parts = [f"{named(n)} from {format_bytes(a)} to {format_bytes(b)}" for n, a, b in stretches]
+    yield (
+        f"Fewest bytes at N = {problem.seq_q:,}, d = {problem.head_dim} (M on a grid from {format_bytes(sizes[0])} "
+        f"to {format_bytes(sizes[-1])}): {'; '.join(parts)}."
+    )
+    reached = best[best["sm_bytes"] == best["compulsory_bytes"]]
+    if len(reached):
+        yield (
+            "The compulsory bytes are reached, each tensor moved once, from M = "
+            f"{format_bytes(int(reached['sram_bytes'].astype(int).min()))} on."
+        )
+
+
+def on_gaps(by_sram: pd.DataFrame, gaps: pd.DataFrame, sram_bytes: int) -> Iterator[str]:
+    """The gap at this GPU's M, its range over the grid, and the check that nothing lies under a bound."""
+    here = by_sram[(by_sram["sram_bytes"] == sram_bytes) & (by_sram["tiles"] == "best")]
+    parts = [
+        f"{named(str(row['algorithm']))} {float(row['gap']):.2f}"
+        for _, row in here.iterrows()
+        if bool(row["attainable"])
+    ]
+    if parts:
+        yield f"Bytes over the strongest valid bound at M = {format_bytes(sram_bytes)}: {', '.join(parts)}."
+    for name, group in gaps[(gaps["tiles"] == "best") & gaps["attainable"]].groupby("algorithm", sort=False):
+        low, high = float(group["gap"].min()), float(group["gap"].max())
+        yield _sentence(
+            f"{named(str(name))} stays between {low:.2f} and {high:.2f} times its bound over {len(group)} points "
+            "of N, d and M."
+        )
+    below = int((gaps["gap"] < 1).sum())
+    yield (
+        f"No count lies under a valid bound ({len(gaps)} points checked)."
+        if below == 0
+        else f"{below} of {len(gaps)} counts lie UNDER a valid bound: the model is wrong there."
+    )

@@ -1,0 +1,167 @@
+"""The whole study of the bound for one problem and one GPU, as tables and sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from iosim.hardware import HardwareProfile
+from iosim.problem import AttentionProblem
+from iosim.scaling import sentences as say
+from iosim.scaling.constants import HEAD_DIMS, Constant, Crossing, constants, crossings
+from iosim.scaling.exponents import Fit, fit_exponents
+from iosim.scaling.traffic import (
+    BLOCKED_GRANULARITY,
+    CURVES,
+    Curve,
+    along,
+    best_schedule,
+    bound_lines,
+    shape_lines,
+)
+
+FITTED = ("flash1", "flash2", "standard", "small_cache", "gemm")
+SEQS = tuple(1 << k for k in range(9, 18))  # 512 to 131,072
+WIDTHS = (16, 32, 64, 96, 128, 192, 256, 384, 512)
+GRID_SEQS = (1024, 4096, 16384)
+Progress = Callable[[str], None]
+
+
+def sram_axis(quarter_octaves: int = 4) -> list[int]:
+    """M from 1 KiB to 8 MiB in even steps of a ratio, whole elements of up to 4 bytes."""
+    return [round(1024 * 2 ** (k / quarter_octaves) / 4) * 4 for k in range(13 * quarter_octaves + 1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laws:
+    """What belongs to the algorithms and no GPU: one head, fp16, no mask, on grids of their own."""
+
+    fits: tuple[Fit, ...]
+    constants: tuple[Constant, ...]
+    crossings: tuple[Crossing, ...]
+
+
+def find_laws(fitted: Sequence[str] = FITTED, options: Mapping[str, Mapping[str, str]] | None = None) -> Laws:
+    """Fit the exponents of `fitted` (names, or files such as ./mine.py:program), and the constants and crossings."""
+    chosen = options or {}
+    return Laws(
+        fits=tuple(fit for name in fitted for fit in fit_exponents(name, options=chosen.get(name))),
+        constants=constants(),
+        crossings=crossings(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundStudy:
+    """What `iosim bound` found: the records, the tables behind the figures, and the answers in words.
+
+    `by_sram`, `by_seq`, `by_head_dim`: traffic along one axis, the others as in the problem and the GPU. `gaps`: the
+    grid of N, d and M on which no count may lie under a bound; `under_a_bound` is how many do.
+    """
+
+    problem: AttentionProblem
+    profile: str
+    sram_bytes: int
+    laws: Laws
+    by_sram: pd.DataFrame
+    by_seq: pd.DataFrame
+    by_head_dim: pd.DataFrame
+    best: pd.DataFrame
+    bounds: pd.DataFrame
+    shapes: pd.DataFrame
+    gaps: pd.DataFrame
+    sentences: tuple[str, ...]
+
+    @property
+    def under_a_bound(self) -> int:
+        """Counts that lie under a valid bound: 0, or the model is wrong."""
+        return int((self.gaps["gap"] < 1).sum() + (self.by_sram["gap"] < 1).sum())
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every table by name; the records as tables too."""
+        return {
+            "exponents": pd.DataFrame([f.to_dict() for f in self.laws.fits]),
+            "constants": pd.DataFrame([c.to_dict() for c in self.laws.constants]),
+            "crossings": pd.DataFrame([c.to_dict() for c in self.laws.crossings]),
+            "traffic_by_sram": self.by_sram,
+            "traffic_by_seq": self.by_seq,
+            "traffic_by_head_dim": self.by_head_dim,
+            "best_schedule": self.best,
+            "bounds": self.bounds,
+            "shapes": self.shapes,
+            "gaps": self.gaps,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: the problem, M, the answers and every table as a list of rows."""
+        tables = {name: records(table) for name, table in self.tables().items()}
+        return {
+            "problem": self.problem.to_dict(),
+            "profile": self.profile,
+            "sram_bytes": self.sram_bytes,
+            "sentences": list(self.sentences),
+            "under_a_bound": self.under_a_bound,
+            **tables,
+        }
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as dictionaries of plain numbers and text; what is missing is None."""
+    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records", double_precision=15))
+    return rows
+
+
+def study_bound(
+    problem: AttentionProblem,
+    profile: HardwareProfile,
+    *,
+    sram_bytes: int | None = None,
+    laws: Laws | None = None,
+    also: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> BoundStudy:
+    """Count, fit and compare; the tables are those of the problem and of M on this GPU.
+
+    `laws`: found before, so that several GPUs share them. `also`: further algorithms (names, or files such as
+    ./mine.py:program) to fit and draw. `progress` is told what comes next. Errors: `UsageError` and its kinds.
+    """
+    tell = progress or (lambda _: None)
+    M = profile.sram_per_block_bytes if sram_bytes is None else sram_bytes
+    if laws is None:
+        tell("exponents, constants and crossings")
+        laws = find_laws((*FITTED, *(name for name in also if name not in FITTED)))
+    curves = (*CURVES, *(Curve(algorithm=name, granularity=BLOCKED_GRANULARITY) for name in also))
+    tell(f"bytes against M, N and d on {profile.name}")
+    axis = sorted({*sram_axis(), M})
+    by_sram = along(problem, sram_bytes=axis, curves=curves)
+    by_seq = along(problem, sram_bytes=[M], seq=SEQS, curves=curves)
+    by_head_dim = along(problem, sram_bytes=[M], head_dim=WIDTHS, curves=curves)
+    tell(f"gaps to the bounds on {profile.name}")
+    steps = sorted({*sram_axis(1), M})
+    gaps = along(problem, sram_bytes=steps, seq=GRID_SEQS, head_dim=HEAD_DIMS, curves=curves)
+    best = best_schedule(by_sram, "sram_bytes")
+    return BoundStudy(
+        problem=problem,
+        profile=profile.name,
+        sram_bytes=M,
+        laws=laws,
+        by_sram=by_sram,
+        by_seq=by_seq,
+        by_head_dim=by_head_dim,
+        best=best,
+        bounds=bound_lines(problem, axis),
+        shapes=shape_lines(problem, axis),
+        gaps=gaps,
+        sentences=(
+            *say.on_losing(profile.name, M, problem.dtype_k.itemsize),
+            *say.on_exponents(laws.fits),
+            *say.on_constants(laws.constants),
+            *say.on_crossings(laws.crossings),
+            *say.on_best(best, problem),
+            *say.on_gaps(by_sram, gaps, M),
+        ),
+    )

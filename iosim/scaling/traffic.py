@@ -1,0 +1,167 @@
+"""Counted bytes along M, N and d beside the bounds: one long table a sweep, ready to plot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from iosim.problem import AttentionProblem
+from iosim.sweep import Grid, sweep
+from iosim.theory.bounds import bounds, ideal_reads_sram_bytes
+from iosim.theory.shapes import SHAPES
+
+BLOCKED_GRANULARITY = 8  # small_cache chooses both sides of its tile, so its search is coarser
+_DTYPES = ("dtype_q", "dtype_k", "dtype_v", "dtype_o", "dtype_acc")
+_KEPT = (
+    "algorithm",
+    "tiles",
+    "seq_q",
+    "seq_k",
+    "head_dim",
+    "value_dim",
+    "sram_bytes",
+    "tile_rows",
+    "tile_cols",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One algorithm under one tile rule; `largest_sram` in d² elements is where it stops being of interest."""
+
+    algorithm: str
+    tiles: str = "best"
+    granularity: int = 1
+    largest_sram: int | None = None
+
+
+CURVES = (
+    Curve(algorithm="standard"),
+    Curve(algorithm="flash1", tiles="paper"),
+    Curve(algorithm="flash1"),
+    Curve(algorithm="flash2", tiles="paper"),
+    Curve(algorithm="flash2"),
+    Curve(algorithm="small_cache", granularity=BLOCKED_GRANULARITY, largest_sram=4),
+)
+
+
+def along(
+    problem: AttentionProblem,
+    *,
+    sram_bytes: Sequence[int],
+    seq: Sequence[int] | None = None,
+    head_dim: Sequence[int] | None = None,
+    curves: Sequence[Curve] = CURVES,
+) -> pd.DataFrame:
+    """Count every curve at every combination; `seq` and `head_dim` None keep the problem's own.
+
+    Columns: the sizes, tile, sm_bytes, compulsory_bytes, lower_bound_bytes (the strongest valid one for that
+    algorithm), gap = sm_bytes / lower_bound_bytes, attainable (False where an idealised count assumes more on-chip
+    memory than there is), granularity. Rows without a tile that fits are left out.
+    """
+    parts = [_curve(problem, curve, sram_bytes, seq, head_dim) for curve in curves]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _curve(
+    problem: AttentionProblem,
+    curve: Curve,
+    sram_bytes: Sequence[int],
+    seq: Sequence[int] | None,
+    head_dim: Sequence[int] | None,
+) -> pd.DataFrame:
+    p = problem
+    widths = list(head_dim) if head_dim is not None else [p.head_dim]
+    lengths: dict[str, Any] = {"seq_q": [p.seq_q], "seq_k": [p.seq_k]} if seq is None else {"seq": list(seq)}
+    shape: dict[str, Any] = {
+        "batch": [p.batch],
+        "heads": [p.heads],
+        "kv_heads": [p.kv_heads],
+        "mask": [str(p.mask)],
+        "head_dim": widths,
+        "value_dim": [p.value_dim] if head_dim is None else [None],
+    }
+    srams = list(sram_bytes)
+    if curve.largest_sram is not None:
+        most = curve.largest_sram * max(widths) ** 2 * p.dtype_k.itemsize
+        srams = [M for M in srams if most >= M] or srams[:1]
+    grid = Grid(
+        algorithm=(curve.algorithm,),
+        sram_bytes=srams,
+        tiles=(curve.tiles,),
+        granularity=curve.granularity,
+        dtypes={name: getattr(p, name).name for name in _DTYPES},
+        **shape,
+        **lengths,
+    )
+    table = sweep(grid)
+    table = table[table["sm_read_bytes"].notna()]
+    out = table[list(_KEPT)].copy()
+    for name in ("sm_read_bytes", "sm_write_bytes", "compulsory_bytes", "lower_bound_bytes"):
+        out[name] = table[name].astype(float) if table[name].dtype == object else table[name]
+    out["sm_bytes"] = out["sm_read_bytes"] + out["sm_write_bytes"]
+    out["gap"] = out["sm_bytes"].astype(float) / out["lower_bound_bytes"].astype(float)
+    out["attainable"] = [
+        curve.algorithm != "standard" or ideal_reads_sram_bytes(_narrowed(p, int(d))) <= int(M)
+        for d, M in zip(out["head_dim"], out["sram_bytes"], strict=True)
+    ]
+    out["granularity"] = curve.granularity
+    return out
+
+
+def _narrowed(problem: AttentionProblem, head_dim: int) -> AttentionProblem:
+    same = problem.head_dim == head_dim
+    return replace(problem, head_dim=head_dim, value_dim=problem.value_dim if same else head_dim)
+
+
+def best_schedule(table: pd.DataFrame, along_axis: str) -> pd.DataFrame:
+    """The row of fewest bytes at each value of an axis, among what can be attained."""
+    possible = table[table["attainable"]].reset_index(drop=True)
+    order = np.lexsort((possible.index, possible["sm_bytes"], possible[along_axis]))
+    return possible.iloc[order].drop_duplicates(along_axis).reset_index(drop=True)
+
+
+BOUND_LABELS = {
+    ("compulsory", False): "compulsory",
+    ("fused", False): "fused bound",
+    ("matmul", True): "matmul bound",
+    ("score round trip", True): "score round trip",
+}
+"""Bounds that are drawn: (name, whether S is spilled) -> label."""
+
+
+def bound_lines(problem: AttentionProblem, sram_bytes: Sequence[int]) -> pd.DataFrame:
+    """Each bound at each M where it holds and is above 0: columns bound, sram_bytes, bytes, algorithms, source."""
+    rows = []
+    for spills in (False, True):
+        for M in sram_bytes:
+            for b in bounds(problem, M, spills_scores=spills):
+                label = BOUND_LABELS.get((b.name, spills))
+                if label and b.valid and b.bytes:
+                    rows.append(
+                        {
+                            "bound": label,
+                            "sram_bytes": M,
+                            "bytes": b.bytes,
+                            "algorithms": b.algorithms,
+                            "source": b.source,
+                        }
+                    )
+    return pd.DataFrame(rows)
+
+
+def shape_lines(problem: AttentionProblem, sram_bytes: Sequence[int]) -> pd.DataFrame:
+    """The Θ optima of the forward pass with constant 1, where they hold: to draw, never to compare."""
+    size = problem.dtype_k.itemsize
+    rows = [
+        {"shape": shape.expression, "sram_bytes": M, "bytes": elements * size, "source": shape.source}
+        for shape in SHAPES
+        if shape.direction == "forward" and shape.kind == "optimum"
+        for M in sram_bytes
+        if (elements := shape.elements(problem, M / size)) is not None
+    ]
+    return pd.DataFrame(rows, columns=["shape", "sram_bytes", "bytes", "source"])
