@@ -1,0 +1,200 @@
+"""What every shipped algorithm must pass, on random ragged problems, without any test code of its own.
+
+A new entry in the registry is picked up here with all its options.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iosim.algorithms.registry import ALGORITHMS, Algorithm
+from iosim.algorithms.standard import DROPOUT_RATE
+from iosim.interpret.binding import bind
+from iosim.interpret.count import count
+from iosim.interpret.footprint import MODELS, footprint
+from iosim.interpret.numeric import run
+from iosim.interpret.trace import blocks, trace
+from iosim.interpret.verify import verify
+from iosim.problem import AttentionProblem, TileShape
+from iosim.program.evaluate import evaluate
+from iosim.program.ir import Program
+from iosim.theory.closed_forms import closed_form
+from iosim.theory.reference import reference_attention
+
+SIZES = st.integers(1, 19)
+DTYPES = st.sampled_from(["fp8", "fp16", "fp32", "fp64"])
+MASKS = st.one_of(st.just("none"), st.just("causal"), st.integers(1, 22).map(lambda w: f"window:{w}"))
+TILES = st.builds(lambda rows, cols: TileShape(rows=rows, cols=cols), st.integers(1, 8), st.integers(1, 8))
+
+
+def _variants(algorithm: Algorithm) -> list[dict[str, str]]:
+    """Every combination of an algorithm's options; a tile-valued option also with a small ragged tile."""
+    values = [o.values + (("3x5",) if o.takes_tile else ()) for o in algorithm.options.values()]
+    return [dict(zip(algorithm.options, chosen, strict=True)) for chosen in itertools.product(*values)]
+
+
+CASES = [
+    pytest.param(algorithm, options, id="-".join([algorithm.name, *options.values()]))
+    for algorithm in ALGORITHMS.values()
+    for options in _variants(algorithm)
+]
+every_variant = pytest.mark.parametrize(("algorithm", "options"), CASES)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> AttentionProblem:
+    kv_heads = draw(st.integers(1, 2))
+    return AttentionProblem.of(
+        batch=draw(st.integers(1, 2)),
+        heads=kv_heads * draw(st.integers(1, 2)),
+        kv_heads=kv_heads,
+        seq_q=draw(SIZES),
+        seq_k=draw(SIZES),
+        head_dim=draw(st.integers(1, 5)),
+        value_dim=draw(st.integers(1, 5)),
+        mask=draw(MASKS),
+        dtype_q=draw(DTYPES),
+        dtype_k=draw(DTYPES),
+        dtype_v=draw(DTYPES),
+        dtype_o=draw(DTYPES),
+    )
+
+
+def _program(algorithm: Algorithm, options: dict[str, str], problem: AttentionProblem) -> Program:
+    return algorithm.program(problem.mask.kind, algorithm.resolve(options))
+
+
+def _bound_tiles(algorithm: Algorithm, options: dict[str, str], tiles: TileShape) -> TileShape:
+    gemm = options.get("gemm-tiles", "off")
+    return tiles if gemm == "off" else TileShape.parse(gemm)
+
+
+def _shown_tiles(algorithm: Algorithm, options: dict[str, str], tiles: TileShape) -> TileShape | None:
+    return tiles if algorithm.tiled else None
+
+
+@every_variant
+@settings(max_examples=12)
+@given(problem=problems(), tiles=TILES, seed=st.integers(0, 2**32 - 1))
+def test_the_program_computes_what_the_reference_computes(algorithm, options, problem, tiles, seed):
+    random = np.random.default_rng(seed)
+    tiles = _bound_tiles(algorithm, options, tiles)
+    shape_q = (problem.batch, problem.heads, problem.seq_q, problem.head_dim)
+    inputs = {
+        "Q": random.standard_normal(shape_q),
+        "K": random.standard_normal((problem.batch, problem.kv_heads, problem.seq_k, problem.head_dim)),
+        "V": random.standard_normal((problem.batch, problem.kv_heads, problem.seq_k, problem.value_dim)),
+        "MASK": random.standard_normal((*shape_q[:3], problem.seq_k)),
+    }
+    keep = random.random((*shape_q[:3], problem.seq_k)) >= DROPOUT_RATE
+    got = run(_program(algorithm, options, problem), problem, tiles, inputs, keep=keep)
+    if algorithm.computes == "scores":
+        K = np.repeat(inputs["K"], problem.group_size, axis=1)
+        assert np.abs(got["S"] - inputs["Q"] @ K.swapaxes(-1, -2)).max() < 1e-12
+        return
+    want, lse = reference_attention(
+        inputs["Q"],
+        inputs["K"],
+        inputs["V"],
+        mask=problem.mask,
+        scale=problem.softmax_scale if algorithm.scaled else 1.0,
+        bias=inputs["MASK"] if options.get("additive-mask") == "on" else None,
+        keep=keep / (1 - DROPOUT_RATE) if options.get("dropout") == "on" else None,
+        return_lse=True,
+    )
+    assert np.abs(got["O"] - want).max() < 1e-12
+    saved = got["LSE"] if "LSE" in got else got["M"] + _log(got["L"]) if "M" in got else None
+    if saved is not None:
+        assert np.array_equal(np.isneginf(saved[..., 0]), np.isneginf(lse))
+        seen = np.isfinite(lse)
+        assert np.allclose(saved[..., 0][seen], lse[seen], rtol=0, atol=1e-12)
+
+
+def _log(l):
+    with np.errstate(divide="ignore"):
+        return np.log(l)
+
+
+@every_variant
+@settings(max_examples=12)
+@given(problem=problems(), tiles=TILES)
+def test_count_is_the_trace_summed_and_the_closed_form(algorithm, options, problem, tiles):
+    tiles = _bound_tiles(algorithm, options, tiles)
+    program = _program(algorithm, options, problem)
+    tally = count(program, bind(problem, tiles))
+    reads, writes = _traced(program, problem, tiles)
+    assert {t: b for t, b in tally.read_bytes.items() if b} == reads
+    assert {t: b for t, b in tally.write_bytes.items() if b} == writes
+    formula = closed_form(algorithm.name, problem, _shown_tiles(algorithm, options, tiles), options)
+    assert formula is not None
+    assert formula.read_bytes == reads
+    assert formula.write_bytes == writes
+
+
+def _traced(program: Program, problem: AttentionProblem, tiles: TileShape):
+    """Bytes by tensor, added up access by access over every thread block."""
+    binding = bind(problem, tiles)
+    names = list(program.tensors)
+    itemsize = np.array([evaluate(t.itemsize, binding) for t in program.tensors.values()])
+    reads, writes = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+    for kernel in program.kernels:
+        for block in blocks(kernel, binding):
+            for piece in trace(program, kernel, block, binding):
+                rows = piece["row_stop"] - piece["row_start"]
+                size = rows * (piece["col_stop"] - piece["col_start"]) * itemsize[piece["tensor"]]
+                for tensor, name in enumerate(names):
+                    mine = piece["tensor"] == tensor
+                    reads[name] += int(size[mine & ~piece["store"]].sum())
+                    writes[name] += int(size[mine & piece["store"]].sum())
+    return {t: b for t, b in reads.items() if b}, {t: b for t, b in writes.items() if b}
+
+
+@every_variant
+@settings(max_examples=6)
+@given(problem=problems(), tiles=TILES)
+def test_slow_memory_is_left_as_it_should_be(algorithm, options, problem, tiles):
+    verify(_program(algorithm, options, problem), problem, _bound_tiles(algorithm, options, tiles))
+
+
+@every_variant
+@settings(max_examples=6)
+@given(problems=st.lists(problems(), min_size=1, max_size=6), tiles=TILES)
+def test_columns_of_points_give_what_single_points_give(algorithm, options, problems, tiles):
+    mask = problems[0].mask
+    same = [p for p in problems if p.mask.kind == mask.kind]
+    program = _program(algorithm, options, problems[0])
+    single = [count(program, bind(p, tiles)) for p in same]
+    columns = {letter: np.array([bind(p, tiles)[letter] for p in same]) for letter in bind(same[0], tiles)}
+    together = count(program, columns)
+    for name, values in together.read_bytes.items():
+        assert np.broadcast_to(values, len(same)).tolist() == [t.read_bytes[name] for t in single]
+    for unit in ("tensor_flops", "vector_flops", "special_ops"):
+        assert np.broadcast_to(getattr(together, unit), len(same)).tolist() == [getattr(t, unit) for t in single]
+
+
+@every_variant
+@settings(max_examples=6)
+@given(problem=problems(), tiles=TILES)
+def test_a_larger_tile_never_needs_less_room(algorithm, options, problem, tiles):
+    program = _program(algorithm, options, problem)
+    larger = TileShape(rows=tiles.rows + 1, cols=tiles.cols + 1)
+    for model in MODELS:
+        small, large = (footprint(program, model, bind(problem, t)) for t in (tiles, larger))
+        assert 0 < small.sram_bytes <= large.sram_bytes
+        assert small.register_bytes <= large.register_bytes
+
+
+@every_variant
+@settings(max_examples=6)
+@given(problem=problems(), tiles=TILES)
+def test_executed_flops_cover_the_useful_ones(algorithm, options, problem, tiles):
+    tally = count(_program(algorithm, options, problem), bind(problem, _bound_tiles(algorithm, options, tiles)))
+    useful = problem.useful_flops if algorithm.computes == "attention" else 0
+    assert tally.tensor_flops >= useful
+    if problem.mask.kind == "none" and algorithm.computes == "attention":
+        assert tally.tensor_flops == useful
