@@ -33,7 +33,7 @@ def list_algorithms(as_json: AsJson = False) -> None:
     if as_json:
         print_json([_to_dict(item) for item in known])
         return
-    print_table(["name", "what it is", "source"], [[a.name, a.summary, a.source] for a in known])
+    print_table(["name", "what it is", "source"], [[a.name, a.summary, a.source] for a in known], wrap=True)
     print()
     rows = [
         [
@@ -45,7 +45,7 @@ def list_algorithms(as_json: AsJson = False) -> None:
         for a in known
         for name, option in a.options.items()
     ]
-    print_table(["algorithm", "option", "values", "what it does"], rows)
+    print_table(["algorithm", "option", "values", "what it does"], rows, wrap=True)
 
 
 def _to_dict(algorithm: Algorithm) -> dict[str, Any]:

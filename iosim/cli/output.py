@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, redirect_stdout
 from typing import Any
 
 Rows = Sequence[Sequence[str]]
@@ -32,12 +33,36 @@ def warn(lines: Sequence[str]) -> None:
         print(f"warning: {line}", file=sys.stderr)
 
 
-def print_table(headers: Sequence[str], rows: Rows, *, right: Sequence[int] = ()) -> None:
-    """A rich table on a terminal; aligned plain text in a pipe. `right` lists right-aligned columns."""
-    if sys.stdout.isatty():
-        _print_rich(headers, rows, right)
+def quiet_stdout() -> AbstractContextManager[Any]:
+    """While a user's own file runs: what it prints goes to stderr, so that stdout stays ours."""
+    return redirect_stdout(sys.stderr)
+
+
+def print_table(headers: Sequence[str], rows: Rows, *, right: Sequence[int] = (), wrap: bool = False) -> None:
+    """A rich table on a terminal; aligned plain text in a pipe, or where a table of numbers is wider than it.
+
+    `right` lists right-aligned columns; `wrap` allows long cells of prose to take several lines.
+    """
+    plain = plain_table(headers, rows, right=right)
+    if not sys.stdout.isatty():
+        print("\n".join(plain))
         return
-    print("\n".join(plain_table(headers, rows, right=right)))
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(markup=False, highlight=False)
+    if not wrap and max(map(len, plain)) + 2 * len(headers) > console.width:
+        print("\n".join(plain))  # broken lines of numbers cannot be read; the terminal may scroll instead
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    for index, header in enumerate(headers):
+        table.add_column(
+            header, no_wrap=not wrap or index == 0, justify="right" if index in right else "left"
+        )
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def plain_table(headers: Sequence[str], rows: Rows, *, right: Sequence[int] = ()) -> list[str]:
@@ -51,16 +76,3 @@ def plain_table(headers: Sequence[str], rows: Rows, *, right: Sequence[int] = ()
         ]
         out.append("  ".join(cells).rstrip())
     return out
-
-
-def _print_rich(headers: Sequence[str], rows: Rows, right: Sequence[int]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    for index, header in enumerate(headers):
-        table.add_column(header, no_wrap=index == 0, justify="right" if index in right else "left")
-    for row in rows:
-        table.add_row(*row)
-    Console(markup=False, highlight=False).print(table)

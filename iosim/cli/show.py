@@ -16,7 +16,7 @@ from iosim.cli.options import (
     split_algorithms,
     with_options,
 )
-from iosim.cli.output import print_json, print_table, warn
+from iosim.cli.output import print_json, print_table, quiet_stdout, warn
 
 if TYPE_CHECKING:
     from iosim.interpret.listing import CostedRow
@@ -50,11 +50,13 @@ def show(
     from iosim.placement import untiled
 
     asked = problem.problem()
-    chosen = split_algorithms(algorithm)
+    with quiet_stdout():
+        chosen = split_algorithms(algorithm)
     if len(chosen) != 1:
         raise UsageError(f"ALGORITHM: show takes one, got {algorithm!r}")
     (options,) = variants.options_for(chosen)
-    record = record_of(asked, chosen[0], options, tiling, hardware)
+    with quiet_stdout():
+        record = record_of(asked, chosen[0], options, tiling, hardware)
     program = chosen[0].program(asked.mask.kind, record.options)
     tile = record.tiles or untiled(record.options, asked.seq_k)
     rows = costed_listing(program, bind(asked, tile))

@@ -16,7 +16,7 @@ from iosim.cli.options import (
     split_algorithms,
     with_options,
 )
-from iosim.cli.output import print_json, warn
+from iosim.cli.output import print_json, quiet_stdout, warn
 
 if TYPE_CHECKING:
     from iosim.algorithms.registry import Algorithm
@@ -41,26 +41,37 @@ def simulate(
     Several algorithms are shown side by side. Your own program (./mine.py:program) is checked first.
     """
     asked = problem.problem()
-    chosen = split_algorithms(algorithm)
-    options = variants.options_for(chosen)
-    proofs = [
-        _prove(item, asked, own) if item.user_defined else None
-        for item, own in zip(chosen, options, strict=True)
-    ]
-    records = [
-        record_of(asked, item, own, tiling, hardware) for item, own in zip(chosen, options, strict=True)
-    ]
-    if as_json:
-        out = [
-            r.to_dict() | ({"proof": proof} if proof else {})
-            for r, proof in zip(records, proofs, strict=True)
+    with quiet_stdout():
+        chosen = split_algorithms(algorithm)
+        options = variants.options_for(chosen)
+        names = [name.strip() for name in algorithm.split(",")]
+        checks = [
+            _check(item, name, asked, own) if item.user_defined else {}
+            for item, name, own in zip(chosen, names, options, strict=True)
         ]
+        records = [
+            record_of(asked, item, own, tiling, hardware) for item, own in zip(chosen, options, strict=True)
+        ]
+    if as_json:
+        out = [record.to_dict() | check for record, check in zip(records, checks, strict=True)]
         print_json(out[0] if len(out) == 1 else out)
         return
     from iosim.cli.simulate_table import print_records
 
-    warn(list(dict.fromkeys(line for record in records for line in record.warnings)))
-    print_records(records, proofs)
+    warn(_warnings(records))
+    print_records(records, checks)
+
+
+def _warnings(records: Sequence[RunRecord]) -> list[str]:
+    """Each warning once; one that does not concern all of several algorithms names those that it does."""
+    owners: dict[str, list[str]] = {}
+    for record in records:
+        for line in record.warnings:
+            owners.setdefault(line, []).append(record.algorithm)
+    return [
+        line if len(names) == len(records) or line.startswith(names[0]) else f"{', '.join(names)}: {line}"
+        for line, names in owners.items()
+    ]
 
 
 def record_of(
@@ -113,8 +124,13 @@ def _numbers(record: RunRecord) -> dict[str, Any]:
     return {k: v for k, v in record.to_dict().items() if k not in ("profile_sha256", "warnings")}
 
 
-def _prove(algorithm: Algorithm, problem: AttentionProblem, options: dict[str, str]) -> dict[str, Any]:
-    """Check a user's program; raises where it is wrong."""
+def _check(
+    algorithm: Algorithm, name: str, problem: AttentionProblem, options: dict[str, str]
+) -> dict[str, Any]:
+    """What a user's program gets besides a record: a proof (raises where it is wrong) and fitted exponents."""
     from iosim.proving import prove
+    from iosim.scaling import fit_exponents
 
-    return prove(algorithm, problem, options).to_dict()
+    proof = prove(algorithm, problem, options)
+    fits = fit_exponents(name, options=options)
+    return {"proof": proof.to_dict(), "exponents": [fit.to_dict() for fit in fits]}

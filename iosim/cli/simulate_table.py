@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from iosim.cli.output import print_table
+from iosim.cli.output import print_table, warn
 from iosim.problem import AttentionProblem
 from iosim.results import RunRecord
 from iosim.units import format_bytes
 
 NONE = "-"
-Proofs = Sequence[Mapping[str, Any] | None]
+Checks = Sequence[Mapping[str, Any]]
 
 
-def print_records(records: Sequence[RunRecord], proofs: Proofs) -> None:
+def print_records(records: Sequence[RunRecord], checks: Checks) -> None:
     """Say which problem ran on what, then the table."""
     first = records[0]
     print(describe(first.problem))
@@ -26,9 +25,9 @@ def print_records(records: Sequence[RunRecord], proofs: Proofs) -> None:
     print("bytes are those between slow memory and the SMs\n")
     rows = [[title, *cells] for title, cells in _rows(records) if any(cell != NONE for cell in cells)]
     print_table(["", *(r.algorithm for r in records)], rows, right=range(1, len(records) + 1))
-    for record, proof in zip(records, proofs, strict=True):
-        if proof is not None:
-            _print_proof(record.algorithm, proof)
+    for record, check in zip(records, checks, strict=True):
+        if check:
+            _print_check(record.algorithm, check)
 
 
 def describe(p: AttentionProblem) -> str:
@@ -109,13 +108,21 @@ def _softmax(record: RunRecord) -> str:
     note = record.notes.get("softmax")
     if note is None:
         return NONE
-    return f"{note['variant']}: {note['passes']} pass(es), {note['accesses_per_element']} accesses an element"
+    passes = f"{note['passes']} pass{'es' if note['passes'] != 1 else ''}"
+    return f"{note['variant']}: {passes}, {note['accesses_per_element']} accesses an element"
 
 
-def _print_proof(name: str, proof: Mapping[str, Any]) -> None:
+def _print_check(name: str, check: Mapping[str, Any]) -> None:
+    """The proof and the fitted exponents of a user's program."""
+    proof = check["proof"]
     print(
         f"\n{name}: verified and equal to attention on {proof['cases']} small problems, "
         f"largest error {proof['max_abs_error']:.2g}"
     )
+    for fit in check["exponents"]:
+        print(
+            f"{name}: {fit['series']} grow as N^{fit['exponent_n']:.2f} d^{fit['exponent_d']:.2f} "
+            f"M^{fit['exponent_m']:.2f} (R² {fit['r_squared']:.4f}; {fit['where']}, no mask)"
+        )
     if not proof["survives_large_scores"]:
-        print(f"warning: {name}: overflows where scores are large; subtract a row's maximum", file=sys.stderr)
+        warn([f"{name}: overflows where scores are large; subtract the row's maximum before exp"])
