@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.measure import measure
@@ -38,15 +38,17 @@ def long_causal() -> Call:
     return counted(seq=1_048_576, heads=1, mask="causal", tile=64)
 
 
-def sweep() -> Call:
-    """10,080 points: three algorithms, 2 head dims, 60 lengths up to 1M (ragged), 28 sizes of M up to 1 MiB."""
-    from iosim.sweep import Grid, sweep
+def swept(*, algorithm: Sequence[str], mask: str, head_dim: Sequence[int], lengths: int, sizes: int) -> Call:
+    """A sweep with the best tiles: head dims, lengths from 512 to 1M (ragged), M from 32 KiB to about 1 MiB."""
+    from iosim.grid import Grid
+    from iosim.sweep import sweep
 
     grid = Grid(
-        algorithm=("standard", "flash1", "flash2"),
-        head_dim=(64, 128),
-        seq=[round(512 * 2048 ** (i / 59)) for i in range(60)],
-        sram_bytes=[32 * 1024 + i * 36_736 for i in range(28)],
+        algorithm=algorithm,
+        mask=(mask,),
+        head_dim=head_dim,
+        seq=[round(512 * 2048 ** (i / (lengths - 1))) for i in range(lengths)],
+        sram_bytes=[32 * 1024 + i * 991_872 // (sizes - 1) for i in range(sizes)],
     )
 
     def call() -> dict[str, Any]:
@@ -56,7 +58,24 @@ def sweep() -> Call:
     return call
 
 
-CASES = {"layer": (layer, 20), "long_causal": (long_causal, 5), "sweep": (sweep, 1)}
+def sweep() -> Call:
+    """10,080 points of three algorithms without a mask."""
+    return swept(
+        algorithm=("standard", "flash1", "flash2"), mask="none", head_dim=(64, 128), lengths=60, sizes=28
+    )
+
+
+def causal_sweep() -> Call:
+    """36 causal points of flash2: each searches all pairs (rows, cols), and the count has no short form."""
+    return swept(algorithm=("flash2",), mask="causal", head_dim=(128,), lengths=6, sizes=6)
+
+
+CASES = {
+    "layer": (layer, 20),
+    "long_causal": (long_causal, 5),
+    "sweep": (sweep, 1),
+    "causal_sweep": (causal_sweep, 1),
+}
 
 
 if __name__ == "__main__":

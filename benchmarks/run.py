@@ -87,6 +87,20 @@ def own_rows() -> list[Row]:
     return rows
 
 
+def causal_sentence() -> str:
+    """What the tile search costs under a causal mask, where it is slowest; no limit is set for it."""
+    try:
+        causal = case(sys.executable, "-m", "benchmarks.cases", "causal_sweep")
+    except CaseError as error:
+        print(f"causal sweep: {error}", file=sys.stderr)
+        return "The causal tile search could not be timed."
+    each = causal["first_seconds"] / causal["points"] * 1e3
+    return (
+        f"A causal mask makes the search for the best tile dearer: {each:.0f} ms a point for flash2, d=128, on the "
+        f"average of {causal['points']} points up to N = 1M and M = 1 MiB. Fixed or paper tiles avoid it."
+    )
+
+
 def cold_row(arguments: Sequence[str], limit: float) -> Row:
     """Median wall time of a command in a new process (byte code and files warm)."""
     what, seconds = " ".join(["iosim", *arguments]), []
@@ -163,6 +177,8 @@ Written by `make bench`; do not edit. {cores} cores of {processor}, Python {pyth
 ## Limits
 {limits}
 
+{causal}
+
 ## Beside its peers
 One attention layer: N=8192, d=128, H=32, 16-bit, no mask; the best of 20 calls in one process, each tool in
 an environment of its own, all in one run. Ratios are to iosim. The peers' times are for what they do, which
@@ -179,7 +195,7 @@ def main() -> int:
     head = ("tool", "import", "one call", "ratio", "flops it says", "bytes it says", "what the call covers")
     layer = table(head, layer_table())
     facts = {"cores": os.cpu_count(), "processor": processor(), "python": platform.python_version()}
-    page = PAGE_TEXT.format(limits=limits, layer=layer, **facts)
+    page = PAGE_TEXT.format(limits=limits, causal=causal_sentence(), layer=layer, **facts)
     print(page)
     if all(row.value is not None for row in rows):
         PAGE.write_text(page, encoding="utf-8")

@@ -26,9 +26,12 @@ ROOMS = (
     "memory",  # caches and schedules
     "roofline",  # time
     "tuning",  # tiles from M
+    "placement",  # the tile that a run uses
     "analysis",  # the path from problem to record
     "proving",  # does a program compute attention
-    "sweep",  # many of them
+    "grid",  # the axes of a sweep
+    "sweep",  # many runs
+    "sweep_file",  # kept on disk, resumable
     "scaling",  # fitted exponents
     "audit",  # predicted against measured
     "plots",  # records -> figures
@@ -38,7 +41,7 @@ ROOMS = (
 
 # An oracle must be independent of what it checks; nor may the rooms it checks lean on it.
 ONLY = {"theory": {"errors", "problem", "theory"}}
-NEVER = {"sweep": {"theory"}, "tuning": {"theory"}, "interpret": {"theory"}, "program": {"theory"}}
+NEVER = {room: {"theory"} for room in ("tuning", "placement", "grid", "sweep", "sweep_file")}
 
 # Libraries that belong to one concern, and the rooms of that concern.
 LIBRARIES = {
