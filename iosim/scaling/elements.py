@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from iosim.algorithms.registry import find_algorithm
+from iosim.grid import Grid
 from iosim.program.evaluate import Frame
-from iosim.sweep import Grid, sweep
+from iosim.sweep import sweep
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from iosim.grid import Grid
 from iosim.problem import AttentionProblem
-from iosim.sweep import Grid, sweep
+from iosim.sweep import sweep
 from iosim.theory.bounds import bounds, ideal_reads_sram_bytes
 from iosim.theory.shapes import SHAPES
 
@@ -64,7 +65,7 @@ def along(
     memory than there is), granularity. Rows without a tile that fits are left out.
     """
     parts = [_curve(problem, curve, sram_bytes, seq, head_dim) for curve in curves]
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat([part for part in parts if len(part)], ignore_index=True)
 
 
 def _curve(
@@ -88,7 +89,9 @@ def _curve(
     srams = list(sram_bytes)
     if curve.largest_sram is not None:
         most = curve.largest_sram * max(widths) ** 2 * p.dtype_k.itemsize
-        srams = [M for M in srams if most >= M] or srams[:1]
+        srams = [M for M in srams if most >= M]
+    if not srams:
+        return pd.DataFrame()
     grid = Grid(
         algorithm=(curve.algorithm,),
         sram_bytes=srams,
@@ -100,6 +103,9 @@ def _curve(
     )
     table = sweep(grid)
     table = table[table["sm_read_bytes"].notna()]
+    if curve.largest_sram is not None:
+        limit = curve.largest_sram * p.dtype_k.itemsize
+        table = table[table["sram_bytes"] <= limit * table["head_dim"] ** 2]
     out = table[list(_KEPT)].copy()
     for name in ("sm_read_bytes", "sm_write_bytes", "compulsory_bytes", "lower_bound_bytes"):
         out[name] = table[name].astype(float) if table[name].dtype == object else table[name]
