@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -46,7 +48,7 @@ def test_b02_output_is_n_by_d_and_bytes_fall_with_sram():
         record(tiles="best", sram_bytes=k * 1024, **LAYER).traffic.total_bytes
         for k in (32, 64, 128, 256, 512)
     ]
-    assert all(more > less for more, less in zip(by_sram, by_sram[1:], strict=False))
+    assert all(more > less for more, less in pairwise(by_sram))
 
 
 def test_b04_causal_flops_are_the_exact_pairs():

@@ -158,7 +158,8 @@ def find_algorithm(name: str) -> Algorithm:
         return ALGORITHMS[name]
     if ".py" not in name:
         raise UsageError(
-            f"algorithm: unknown algorithm {name!r}; known: {', '.join(ALGORITHMS)}, or a file such as ./mine.py:program"
+            f"algorithm: unknown algorithm {name!r}; known: {', '.join(ALGORITHMS)}, "
+            "or a file such as ./mine.py:program"
         )
     path, _, function = name.partition(".py:")
     return _load_file(Path(f"{path}.py" if function else name), function or "program")

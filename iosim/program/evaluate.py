@@ -129,9 +129,10 @@ def _mul(a: Number, b: Number) -> Number:
     """a · b without wrapping: a column that would pass 2⁶² goes on in Python ints."""
     if isinstance(a, int) and isinstance(b, int):
         return a * b
+    x, y = np.asarray(a), np.asarray(b)
     if _largest(a) * _largest(b) >= _SAFE:
-        return np.asarray(a, dtype=object) * np.asarray(b, dtype=object)
-    return cast(Number, a * b)
+        x, y = x.astype(object), y.astype(object)
+    return cast(Column, x * y)
 
 
 def _minimum(a: Number, b: Number) -> Number:

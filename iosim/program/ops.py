@@ -59,7 +59,7 @@ def _matmul(a: Array, b: Array, plus: Array | float = 0.0) -> Array:
 
 
 def _row_max(a: Array) -> Array:
-    return np.max(a, axis=1, keepdims=True, initial=-np.inf)
+    return np.asarray(np.max(a, axis=1, keepdims=True, initial=-np.inf))
 
 
 _TABLE = [

@@ -1,0 +1,168 @@
+"""`iosim sweep`: a grid of problems, algorithms and hardware as one table."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from iosim.cli.options import (
+    DEFAULT_SEQ,
+    OUTPUT,
+    AlgorithmText,
+    AsJson,
+    HardwareOptions,
+    ProblemOptions,
+    TileOptions,
+    VariantOptions,
+    parse_size,
+    split_algorithms,
+    with_options,
+)
+from iosim.cli.output import print_json, progress_bar, warn
+from iosim.errors import UsageError
+from iosim.problem import DType
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from iosim.grid import Grid
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Write .csv or .parquet, and FILE.json beside it.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
+@with_options
+def sweep(
+    *,
+    problem: ProblemOptions,
+    algorithm: AlgorithmText = "flash2",
+    tiling: TileOptions,
+    variants: VariantOptions,
+    hardware: HardwareOptions,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run every combination of the axes and write one row each.
+
+    Sizes, --sram, --mask, --tiles, --algorithm and --hw take lists and ranges: 64,128 or 512:131072:x2 (times 2) or
+    16:256:16 (plus 16). Without --out the table goes to stdout as CSV. A sweep into a file that was cut off goes on
+    where it stopped when the same command is run again.
+    """
+    from iosim.sweep import sweep as run
+    from iosim.sweep_file import sweep_to_file
+
+    warnings: list[str] = []
+    grid = _grid(problem, algorithm, tiling, variants, hardware, warnings)
+    warn(warnings)
+    with progress_bar("sweep", len(grid)) as progress:
+        if out is None:
+            table = run(grid, progress)
+        else:
+            table = sweep_to_file(grid, out, command=f"iosim {shlex.join(sys.argv[1:])}", progress=progress)
+    failed = table[table["error"] != ""]
+    if len(failed) == len(table):
+        raise UsageError(f"no point of the grid can run: {failed['error'].iloc[0]}")
+    if len(failed):
+        warn(
+            [
+                f"{len(failed)} of {len(table)} points cannot run (column error), the first: {failed['error'].iloc[0]}"
+            ]
+        )
+    _show(table, out, as_json=as_json)
+
+
+def _show(table: pd.DataFrame, out: Path | None, *, as_json: bool) -> None:
+    if as_json and out is None:
+        print_json([_plain(row) for row in table.to_dict("records")])
+    elif as_json:
+        errors = int((table["error"] != "").sum())
+        print_json({"out": str(out), "sidecar": f"{out}.json", "rows": len(table), "rows_with_error": errors})
+    elif out is None:
+        table.to_csv(sys.stdout, index=False, lineterminator="\n")
+    else:
+        print(f"{len(table)} rows in {out} (how they were made: {out}.json)")
+
+
+def _plain(row: dict[Any, Any]) -> dict[str, Any]:
+    """A row as JSON has it: missing values are null, whole numbers ints."""
+    import pandas as pd
+
+    return {
+        str(name): None
+        if pd.isna(v)
+        else v
+        if isinstance(v, str | bool)
+        else bool(v)
+        if name == "fits"
+        else int(v)
+        for name, v in row.items()
+    }
+
+
+def _grid(
+    problem: ProblemOptions,
+    algorithm: str,
+    tiling: TileOptions,
+    variants: VariantOptions,
+    hardware: HardwareOptions,
+    warnings: list[str],
+) -> Grid:
+    """The options as axes."""
+    from iosim.grid import Grid, parse_axis
+    from iosim.units import parse_sram
+
+    def sizes(name: str, text: str) -> tuple[int, ...]:
+        return parse_axis(f"--{name}", text, lambda item: parse_size(name, item))
+
+    def maybe(name: str, text: str | None) -> Sequence[int | None]:
+        return (None,) if text is None else sizes(name, text)
+
+    dtypes = {
+        f"dtype_{t}": given if (given := getattr(problem, f"dtype_{t}")) is not None else problem.dtype
+        for t in "qkvo"
+    }
+    width = DType.parse(dtypes["dtype_k"]).itemsize
+    algorithms = split_algorithms(algorithm)
+    names = [name.strip() for name in algorithm.split(",")]
+    lengths = (problem.seq, problem.seq_q, problem.seq_k)
+    seq = str(DEFAULT_SEQ) if all(text is None for text in lengths) else problem.seq
+    sram: Callable[[str], int] = lambda item: parse_sram(item, width, warnings)  # noqa: E731
+    return Grid(
+        algorithm=names,
+        profile=_words("hw", hardware.hw),
+        mask=_words("mask", problem.mask),
+        tiles=_words("tiles", tiling.tiles),
+        batch=sizes("batch", problem.batch),
+        heads=sizes("heads", problem.heads),
+        kv_heads=maybe("kv-heads", problem.kv_heads),
+        head_dim=sizes("head-dim", problem.head_dim),
+        value_dim=maybe("value-dim", problem.value_dim),
+        seq=None if seq is None else sizes("seq", seq),
+        seq_q=None if problem.seq_q is None else sizes("seq-q", problem.seq_q),
+        seq_k=None if problem.seq_k is None else sizes("seq-k", problem.seq_k),
+        sram_bytes=(None,) if hardware.sram is None else parse_axis("--sram", hardware.sram, sram),
+        granularity=tiling.step(),
+        footprint_model=tiling.footprint,
+        dtypes=dtypes | {"dtype_acc": problem.dtype_acc},
+        options=dict(zip(names, variants.options_for(algorithms), strict=True)),
+        overrides=hardware.overrides or (),
+    )
+
+
+def _words(name: str, text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise UsageError(f"--{name}: empty item in {text!r}")
+    return list(dict.fromkeys(words))
