@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from iosim.errors import SimulationError
 
-Policy = Literal["lru", "fifo", "clock", "random"]
-POLICIES: tuple[Policy, ...] = ("lru", "fifo", "clock", "random")
+Policy = Literal["lru", "fifo", "clock", "random", "tree"]
+POLICIES: tuple[Policy, ...] = ("lru", "fifo", "clock", "random", "tree")
 IndexKind = Literal["modulo", "hashed", "sliced"]
 INDEX_KINDS: tuple[IndexKind, ...] = ("modulo", "hashed", "sliced")
 Copies = Literal["home", "near", "all"]
@@ -26,6 +26,7 @@ MAX_LINE = 2**38
 MAX_STREAMS = 256
 MAX_WAYS = 4096
 MAX_SECTORS = 8
+MAX_TREE_WAYS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +34,11 @@ class IndexFunction:
     """How a line finds its set.
 
     `modulo`: line number modulo sets. `hashed`: a hash of the line number modulo sets.
-    `sliced`: the sets are spread over `slices` slices. Inside a slice, the position is the address in granules of
-    `granule_bytes`, in order, modulo the slice's sets; the lines go round the slices in order, and where the round
-    starts is drawn by a hash for every `span_bytes`. So a contiguous range fills the sets almost evenly, while pieces
-    of a few granules from far apart meet on the same sets at random.
+    `sliced`: the sets are spread over `slices` slices, a power of two of sets in each. Inside a slice, a line's
+    position is the number of its granule of `granule_bytes` modulo the slice's sets, xored with a hash of the
+    quotient. The lines of a granule go round the slices in order; where the round starts is drawn by a hash for
+    every position and `span_bytes`. So a contiguous range fills the sets almost evenly, while pieces of a few
+    granules from far apart meet on the same sets by chance, and no stride is bad.
     """
 
     kind: IndexKind = "modulo"
@@ -59,11 +61,14 @@ class IndexFunction:
 class CacheConfig:
     """One cache, or several equal partitions of one.
 
-    `capacity_bytes` is that of one partition. `sector_bytes` is what moves on a miss (the line if 0). `ways` 0 is
-    fully associative. With several partitions a line has one home, chosen by a hash of its address in pieces of
-    `home_bytes`; a reader looks in its own partition, then in the home, and both keep a copy; a write is dirty at home,
-    and clean copies stay in no other partition, in the writer's (`near`) or in `all`, by `write_copies`.
-    `sampled_slices` simulates only that many slices of a sliced index and scales the counts up (0: all of them).
+    `capacity_bytes` is that of one partition. `sector_bytes` is what moves on a miss (the line if 0).
+    `ways` 0 is fully associative. With several partitions a line has one home, chosen by a hash of its
+    address in pieces of
+    `home_bytes`; a reader looks in its own partition, then in the home, and both keep a copy; a write is
+    dirty at home, and clean copies stay in no other partition, in the writer's (`near`) or in `all`, by
+    `write_copies`.
+    `sampled_slices` simulates only that many slices of a sliced index and scales the counts up (0: all of
+    them).
     """
 
     capacity_bytes: int
@@ -98,6 +103,10 @@ class CacheConfig:
             )
         if self.policy not in POLICIES:
             raise SimulationError(f"cache: unknown policy {self.policy!r}; allowed: {', '.join(POLICIES)}")
+        if self.policy == "tree" and (self.ways & (self.ways - 1) or self.ways > MAX_TREE_WAYS):
+            raise SimulationError(
+                f"cache: policy tree needs a power of two of at most {MAX_TREE_WAYS} ways, got {self.ways}"
+            )
         if self.partitions < 1:
             raise SimulationError(f"cache: partitions must be at least 1, got {self.partitions}")
         check_multiple("home_bytes", self.home_bytes, self.line_bytes)
@@ -118,6 +127,11 @@ class CacheConfig:
         if self.sets % self.index.slices:
             raise SimulationError(
                 f"cache index: {self.sets} sets do not divide into {self.index.slices} slices; "
+                "change slices, ways or capacity_bytes"
+            )
+        if self.sets_per_slice < 2 or self.sets_per_slice & (self.sets_per_slice - 1):
+            raise SimulationError(
+                f"cache index: a slice must have a power of two of sets, got {self.sets_per_slice}; "
                 "change slices, ways or capacity_bytes"
             )
 

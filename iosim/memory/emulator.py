@@ -6,13 +6,15 @@ Semantics, in order:
 2. A read looks in the reader's partition. Sectors missing there are asked of the line's home partition
    (that is fabric traffic), and what is missing at home is fetched from the next level. Home fills before
    the reader's side does.
-3. A write goes to the home partition. A sector written whole is never fetched; a sector written in part is, if it
-   is not there. The written sectors are dirty at home. Unless the write is private, the other partitions that
+3. A write goes to the home partition. A sector written whole is never fetched; a sector written in part
+   is, if it is not there. The written sectors are dirty at home. Unless the write is private, the other
+   partitions that
    `write_copies` names hold a clean copy of the written sectors as well, filled in order after the home.
-4. A line that needs room takes the first empty slot of its set, else the victim named by the policy: the least
-   recently touched (lru), the oldest (fifo), the next one past the hand that was not touched since the hand came by
-   (clock), or one drawn by a generator (random). A dirty victim's dirty sectors are written back.
-5. With sampled slices, lines of the other slices are passed over and every count is scaled up, rounding down.
+4. A line that needs room takes the first empty slot of its set, else the victim named by the policy: the
+   least recently touched (lru), the oldest (fifo), the next one past the hand that was not touched since
+   the hand came by (clock), the one that a tree of bits points to, each pointing away from its half last
+touched (tree), or one drawn by a generator (random). A dirty victim's dirty sectors are written back. 5.
+With sampled slices, lines of the other slices are passed over and every count is scaled up, rounding down.
 """
 
 from __future__ import annotations
@@ -42,14 +44,20 @@ def set_of(line: int, config: CacheConfig) -> int:
         return line % config.sets
     if index.kind == "hashed":
         return mix(line) % config.sets
-    position = line * config.line_bytes // index.granule_bytes % config.sets_per_slice
-    return position * index.slices + slice_of(line, config)
+    return position_of(line, config) * index.slices + slice_of(line, config)
+
+
+def position_of(line: int, config: CacheConfig) -> int:
+    """The place of a line inside its slice: granules in order, xored with a hash of how often they went round."""
+    turn, position = divmod(line * config.line_bytes // config.index.granule_bytes, config.sets_per_slice)
+    return position ^ mix(turn) % config.sets_per_slice
 
 
 def slice_of(line: int, config: CacheConfig) -> int:
-    """The slice of a line under a sliced index."""
+    """The slice of a line: round the slices in order, from where a hash of the span and the position says."""
     span = line * config.line_bytes // config.index.span_bytes
-    return (line + mix(span)) % config.index.slices
+    start = mix(span * config.sets_per_slice + position_of(line, config))
+    return (line + start) % config.index.slices
 
 
 def home_of(line: int, config: CacheConfig) -> int:
@@ -74,9 +82,25 @@ class _Set:
     def __init__(self, ways: int) -> None:
         self.slots: list[_Line | None] = [None] * ways
         self.hand = 0
+        self.points_right = [False] * ways
 
     def find(self, number: int) -> _Line | None:
         return next((line for line in self.slots if line is not None and line.number == number), None)
+
+    def pointed_at(self) -> int:
+        """The slot that the tree of bits leads to; node 1 is the root, the children of n are 2n and 2n +
+        1."""
+        node = 1
+        while node < len(self.slots):
+            node = 2 * node + self.points_right[node]
+        return node - len(self.slots)
+
+    def point_away(self, slot: int) -> None:
+        """Make every node above a slot point to its other child."""
+        node = slot + len(self.slots)
+        while node > 1:
+            self.points_right[node // 2] = node % 2 == 0
+            node //= 2
 
 
 class EmulatedCache:
@@ -181,6 +205,7 @@ class EmulatedCache:
             self._write_back(one.slots[slot])
             line = _Line(number=number, stream=stream, touched=self._clock, filled=self._clock)
             one.slots[slot] = line
+        one.point_away(one.slots.index(line))
         line.touched, line.referenced = self._clock, True
         return line
 
@@ -190,6 +215,8 @@ class EmulatedCache:
             return min(range(len(lines)), key=lambda slot: lines[slot].touched)
         if self.config.policy == "fifo":
             return min(range(len(lines)), key=lambda slot: lines[slot].filled)
+        if self.config.policy == "tree":
+            return one.pointed_at()
         if self.config.policy == "random":
             self._random = mix(self._random)
             return (self._random >> 32) % len(lines)

@@ -24,13 +24,14 @@ Int = Any
 Ints = NDArray[np.int64]
 Octets = NDArray[np.uint8]
 
-LRU, FIFO, CLOCK, RANDOM = 0, 1, 2, 3
+LRU, FIFO, CLOCK, RANDOM, TREE = 0, 1, 2, 3, 4
 MODULO, HASHED, SLICED = 0, 1, 2
 HOME, NEAR, ALL = 0, 1, 2
 WAY_BITS = 12
 WAY_MASK = 2**WAY_BITS - 1
 
-# positions in `params`, which describes the cache; shifts are base-2 logarithms, P_GRANULE to P_HOME count lines
+# positions in `params`, which describes the cache; shifts are base-2 logarithms, P_GRANULE to P_HOME count
+# lines
 P_LINE_SHIFT, P_SECTOR_SHIFT, P_SETS, P_WAYS, P_POLICY = range(5)
 P_INDEX, P_SLICES, P_GRANULE, P_SPAN, P_HOME = range(5, 10)
 P_PARTS, P_COPIES, P_SAMPLED = range(10, 13)
@@ -57,13 +58,11 @@ def set_of(line: Int, params: Ints) -> Int:
     if params[P_INDEX] == HASHED:
         return np.int64(mix(line) % np.uint64(sets))
     slices = params[P_SLICES]
-    return line // params[P_GRANULE] % (sets // slices) * slices + slice_of(line, params)
-
-
-@kernel
-def slice_of(line: Int, params: Ints) -> Int:
-    slices = params[P_SLICES]
-    return (line + np.int64(mix(line // params[P_SPAN]) % np.uint64(slices))) % slices
+    granule, positions = line // params[P_GRANULE], sets // slices
+    scrambled = np.int64(mix(granule // positions) % np.uint64(positions))
+    position = granule % positions ^ scrambled
+    start = mix(line // params[P_SPAN] * positions + position) % np.uint64(slices)
+    return position * slices + (line + np.int64(start)) % slices
 
 
 @kernel
@@ -86,7 +85,8 @@ def next_set(line: Int, one: Int, params: Ints) -> Int:
 
 @kernel
 def skip(line: Int, one: Int, params: Ints) -> Int:
-    """How many lines to pass over from one in set `one` to the next sampled slice, or to the end of its granule."""
+    """How many lines to pass over from one in set `one` to the next sampled slice, or to the end of its
+    granule."""
     slices, granule = params[P_SLICES], params[P_GRANULE]
     if one % slices < params[P_SAMPLED]:
         return 0
@@ -125,6 +125,11 @@ def victim(words: Ints, ranks: Ints, hands: Ints, state: Ints, params: Ints, fir
         drawn = mix(state[S_RANDOM])
         state[S_RANDOM] = np.int64(drawn)
         return first + np.int64((drawn >> np.uint64(32)) % np.uint64(ways))
+    if policy == TREE:
+        bits, node = hands[first // ways], 1
+        while node < ways:
+            node = 2 * node + ((bits >> node) & 1)
+        return first + node - ways
     if policy == CLOCK:
         one = first // ways
         hand = hands[one]
@@ -138,6 +143,16 @@ def victim(words: Ints, ranks: Ints, hands: Ints, state: Ints, params: Ints, fir
     for w in range(ways):
         rank = min(rank, mine[w])
     return first + (rank & WAY_MASK)
+
+
+@kernel
+def away(bits: Int, node: Int) -> Int:
+    """Turn the bits of all nodes above a leaf of the tree away from it."""
+    while node > 1:
+        parent = node >> 1
+        bits = bits | (1 << parent) if node & 1 == 0 else bits & ~(1 << parent)
+        node = parent
+    return bits
 
 
 @kernel
@@ -164,6 +179,9 @@ def hold(
             counts[(old >> 16) & 0xFF, BACK_B] += population((old >> 8) & 0xFF) << params[P_SECTOR_SHIFT]
         words[slot] = ((line + 1) << 24) | (stream << 16)
     elif policy == FIFO:
+        return slot
+    if policy == TREE:
+        hands[first // params[P_WAYS]] = away(hands[first // params[P_WAYS]], slot - first + params[P_WAYS])
         return slot
     ranks[slot] = (state[S_CLOCK] << WAY_BITS) | (slot - first) if policy <= FIFO else 1
     return slot

@@ -36,18 +36,17 @@ def configs(draw: st.DrawFn) -> CacheConfig:
     line = draw(st.sampled_from([64, 128]))
     ways, sets = draw(st.integers(1, 5)), draw(st.sampled_from([1, 2, 6, 8]))
     indexes = [IndexFunction(), IndexFunction(kind="hashed")]
-    if sets % 2 == 0:
+    slices = {2: 1, 6: 3, 8: 2}.get(sets)
+    if slices:
         span = draw(st.sampled_from([2, 4, 16])) * line
-        indexes.append(IndexFunction(kind="sliced", slices=2, granule_bytes=2 * line, span_bytes=span))
-    if sets == 6:
-        indexes.append(IndexFunction(kind="sliced", slices=3, granule_bytes=4 * line, span_bytes=8 * line))
+        indexes.append(IndexFunction(kind="sliced", slices=slices, granule_bytes=2 * line, span_bytes=span))
     index = draw(st.sampled_from(indexes))
     return CacheConfig(
         capacity_bytes=line * ways * sets,
         line_bytes=line,
         sector_bytes=draw(st.sampled_from([32, line])),
         ways=ways,
-        policy=draw(st.sampled_from(POLICIES)),
+        policy=draw(st.sampled_from([p for p in POLICIES if p != "tree" or ways in (1, 2, 4)])),
         index=index,
         sampled_slices=draw(st.integers(0, index.slices if index.kind == "sliced" else 0)),
         partitions=draw(st.integers(1, 3)),
@@ -192,6 +191,7 @@ def test_ranges_equal_lines() -> None:
         (lambda: CacheConfig(capacity_bytes=4096, line_bytes=100), "power of two"),
         (lambda: CacheConfig(capacity_bytes=4096, line_bytes=1024, sector_bytes=32, ways=4), "sectors"),
         (lambda: CacheConfig(capacity_bytes=65536, policy="plru"), "allowed: lru, fifo"),  # type: ignore[arg-type]
+        (lambda: CacheConfig(capacity_bytes=3 * 65536, ways=12, policy="tree"), "power of two"),
         (lambda: IndexFunction(kind="magic"), "allowed: modulo"),  # type: ignore[arg-type]
         (lambda: IndexFunction(kind="sliced"), "granule_bytes"),
         (lambda: CacheConfig(capacity_bytes=65536, index=SLICED), "60 slices"),
