@@ -44,6 +44,7 @@ from iosim.program.ir import (
     Tensor,
 )
 from iosim.program.ops import find_op
+from iosim.program.wording import apply_text, matmul_text
 
 Scope: TypeAlias = "tuple[int, ...]"
 
@@ -277,8 +278,7 @@ class Builder:
         cols = b.rows if b.transposed else b.cols
         cost = product([2, a.rows.length, cols.length, a.cols.length])
         operands = (a, b) if plus is None else (a, b, plus)
-        text = f"{_bracket(a.text, '@')} @ {_bracket(b.text, '@')}"
-        text = text if plus is None else f"{plus.text} + {text}"
+        text = matmul_text(a.text, b.text, None if plus is None else plus.text)
         return self._compute("matmul", operands, a.rows, cols, cost, text, transposed=b.transposed)
 
     def op(self, name: str, *operands: Value, number: float | None = None) -> Value:
@@ -292,13 +292,7 @@ class Builder:
         cols = Span.whole(const(1)) if rule.per == "in" else widest.cols
         counted = operands[0].cols if rule.per == "in" else cols
         cost = product([rule.cost, rows.length, counted.length])
-        if rule.symbol in ("+", "-", "·"):
-            parts = [_bracket(o.text, rule.symbol, o is operands[0]) for o in operands]
-            text = f" {rule.symbol} ".join(parts)
-        elif rule.symbol.endswith("/") and operands[0].text.isidentifier():
-            text = f"{rule.symbol}{operands[0].text}"
-        else:
-            text = f"{rule.symbol}({', '.join(o.text for o in operands)})"
+        text = apply_text(rule.symbol, [o.text for o in operands])
         spans = (rows, cols) if name in ("mask", "keep") else None
         return self._compute(name, operands, rows, cols, cost, text, number=number, spans=spans)
 
@@ -393,22 +387,6 @@ class Builder:
         if not any(t.role == "output" for t in self._tensors.values()):
             raise ProgramError(f"{self.name}: the program has no output tensor")
         return Program(self.name, dict(self._tensors), tuple(self._kernels))
-
-
-def _bracket(text: str, symbol: str, first: bool = False) -> str:
-    """`text` as an operand of `symbol`: in brackets where reading it would otherwise change the meaning."""
-    binds_weaker = symbol in ("·", "@") or (symbol == "-" and not first)
-    return f"({text})" if binds_weaker and _is_sum(text) else text
-
-
-def _is_sum(text: str) -> bool:
-    """True where a + or − stands outside all brackets."""
-    depth = 0
-    for before, here, after in zip(text, text[1:], text[2:], strict=False):
-        depth += (before in "([") - (before in ")]")
-        if depth == 0 and before == after == " " and here in "+-":
-            return True
-    return False
 
 
 ProgramFunction: TypeAlias = "Callable[[Builder], None]"
