@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import iosim
+from iosim import __version__
 from iosim.errors import RunError, UsageError
 from iosim.grid import Grid
 from iosim.hardware import load_profile
@@ -59,7 +59,7 @@ def _sidecar(grid: Grid, command: str) -> dict[str, Any]:
     """How the table was made; the fingerprint tells whether a part file belongs to the same sweep."""
     profiles = {name: load_profile(name, grid.overrides) for name in grid.profile}
     made = {
-        "version": iosim.__version__,
+        "version": __version__,
         "grid": grid.to_dict(),
         "profiles": {
             p.name: {"sha256": p.sha256, "overrides": list(grid.overrides)} for p in profiles.values()

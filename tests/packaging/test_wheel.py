@@ -63,6 +63,12 @@ def test_data_travels_inside_the_package(wheel: Path) -> None:
     assert {name for name in sources if "__pycache__" not in name} <= names
 
 
+def test_the_wheel_and_the_package_name_one_version(wheel: Path) -> None:
+    import iosim
+
+    assert wheel.name.startswith(f"iosim-{iosim.__version__}-")
+
+
 def test_the_licence_and_the_command_are_declared(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         named = {name.partition(".dist-info/")[2]: name for name in archive.namelist()}
