@@ -1,0 +1,92 @@
+"""What a production kernel adds to a program: tiles, order, padding, packing, registers. Facts, with sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from iosim.problem import AttentionProblem, TileShape
+
+KV_WALKS = ("forward", "backward", "sawtooth")
+GRID_AXES = ("row_tile", "batch", "head")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileFact:
+    """The tile used up to a head dimension."""
+
+    head_dim_max: int
+    rows: int
+    cols: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpillFact:
+    """Registers spilled to memory, for one head dimension and tile: bytes a K/V step and bytes a thread block."""
+
+    head_dim: int
+    cols: int
+    bytes_per_step: int
+    bytes_per_block: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelFacts:
+    """One kernel of a library; the program itself is iosim's.
+
+    `grid_order`: block index, fastest first. `pad_*`: sizes are read rounded up to this. `row_lanes`: lanes that each
+    compute a row's special functions. `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md).
+    """
+
+    name: str
+    title: str
+    measured_as: tuple[str, ...]
+    algorithm: str
+    options: Mapping[str, str]
+    sources: Mapping[str, str]
+    tiles: tuple[TileFact, ...]
+    grid_order: tuple[str, ...]
+    kv_walk: str
+    persistent: bool
+    threads_per_block: int
+    registers_per_thread: int
+    pad_rows: int
+    pad_cols: int
+    pad_head_dim: int
+    pack_heads_at_single_query: bool
+    row_lanes: int
+    spills: tuple[SpillFact, ...]
+    in_step: float
+
+    def tile(self, head_dim: int) -> TileShape | None:
+        """The tile for a head dimension; None beyond what the kernel is built for."""
+        for fact in sorted(self.tiles, key=lambda t: t.head_dim_max):
+            if head_dim <= fact.head_dim_max:
+                return TileShape(rows=fact.rows, cols=fact.cols)
+        return None
+
+    def spill(self, head_dim: int, tile: TileShape) -> SpillFact | None:
+        """What this build of the kernel spills at a head dimension and tile, where it was measured."""
+        return next((s for s in self.spills if (s.head_dim, s.cols) == (head_dim, tile.cols)), None)
+
+    def packed(self, problem: AttentionProblem) -> AttentionProblem:
+        """The problem as the kernel's grid sees it: a single query's heads become the rows of one tile."""
+        if not self.pack_heads_at_single_query or problem.seq_q != 1 or problem.group_size == 1:
+            return problem
+        return replace(problem, heads=problem.kv_heads, seq_q=problem.group_size, mask=type(problem.mask)())
+
+    def padded(self, problem: AttentionProblem) -> AttentionProblem:
+        """The problem as its loads see it: whole tiles, also past the end of a sequence or a head."""
+
+        def up(size: int, unit: int) -> int:
+            return -(-size // unit) * unit
+
+        seen = self.packed(problem)
+        return replace(
+            seen,
+            seq_q=up(seen.seq_q, self.pad_rows),
+            seq_k=up(seen.seq_k, self.pad_cols),
+            head_dim=up(seen.head_dim, self.pad_head_dim),
+            value_dim=up(seen.value_dim, self.pad_head_dim),
+            scale=seen.softmax_scale,
+        )
