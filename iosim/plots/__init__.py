@@ -1,0 +1,1 @@
+"""Figures from tables: pure functions, one style file, files that are never half written."""
