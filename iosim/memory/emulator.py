@@ -48,7 +48,8 @@ def set_of(line: int, config: CacheConfig) -> int:
 
 
 def position_of(line: int, config: CacheConfig) -> int:
-    """The place of a line inside its slice: granules in order, xored with a hash of how often they went round."""
+    """The place of a line inside its slice: granules in order, xored with a hash of how often they went
+    round."""
     turn, position = divmod(line * config.line_bytes // config.index.granule_bytes, config.sets_per_slice)
     return position ^ mix(turn) % config.sets_per_slice
 

@@ -72,7 +72,8 @@ def advance(
 ) -> Int:
     """Write the next events to out_*; returns how many. Call again until it returns 0.
 
-    `order` [blocks]: launch order; `phases` [blocks]: phases of each block, of which the first `first` and the last
+    `order` [blocks]: launch order; `phases` [blocks]: phases of each block, of which the first `first` and
+    the last
     `last` take no time. `time`, `slot` [slots]: the heap; `block`, `phase` [slots]: what each slot works on.
     """
     n = 0
