@@ -174,7 +174,9 @@ def test_columns_of_points_give_what_single_points_give(algorithm, options, prob
     for name, values in together.read_bytes.items():
         assert np.broadcast_to(values, len(same)).tolist() == [t.read_bytes[name] for t in single]
     for unit in ("tensor_flops", "vector_flops", "special_ops"):
-        assert np.broadcast_to(getattr(together, unit), len(same)).tolist() == [getattr(t, unit) for t in single]
+        assert np.broadcast_to(getattr(together, unit), len(same)).tolist() == [
+            getattr(t, unit) for t in single
+        ]
 
 
 @every_variant
@@ -193,7 +195,9 @@ def test_a_larger_tile_never_needs_less_room(algorithm, options, problem, tiles)
 @settings(max_examples=6)
 @given(problem=problems(), tiles=TILES)
 def test_executed_flops_cover_the_useful_ones(algorithm, options, problem, tiles):
-    tally = count(_program(algorithm, options, problem), bind(problem, _bound_tiles(algorithm, options, tiles)))
+    tally = count(
+        _program(algorithm, options, problem), bind(problem, _bound_tiles(algorithm, options, tiles))
+    )
     useful = problem.useful_flops if algorithm.computes == "attention" else 0
     assert tally.tensor_flops >= useful
     if problem.mask.kind == "none" and algorithm.computes == "attention":
