@@ -169,8 +169,10 @@ def _legend_below(axes: Axes, style: Style, names: Sequence[str]) -> None:
     assert isinstance(figure, Figure)
     drawn = {str(artist.get_label()): artist for artist in axes.get_lines()}
     handles = [drawn[name] for name in names if name in drawn]
-    longest = max(map(len, names))
     room_pt = 72 * (style.width_in - 0.1)
+    most = int((room_pt - 4 * style.small_pt) / (0.56 * style.small_pt))
+    shown = [name if len(name) <= most else f"{name[: most - 1]}…" for name in names if name in drawn]
+    longest = max(map(len, shown))
     columns = max(1, min(len(names), int(room_pt // (0.56 * style.small_pt * longest + 4 * style.small_pt))))
     rows = math.ceil(len(names) / columns)
     extra = (rows * 1.45 * style.small_pt + 4) / 72
@@ -179,7 +181,7 @@ def _legend_below(axes: Axes, style: Style, names: Sequence[str]) -> None:
     _fix(figure, axes, style, height, extra)
     figure.legend(
         handles=handles,
-        labels=[name for name in names if name in drawn],
+        labels=shown,
         loc="lower center",
         bbox_to_anchor=(0.5, 0.01 / height),
         ncols=columns,

@@ -27,8 +27,8 @@ _SIDES = ((0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0))
 class Line:
     """A drawn curve in data coordinates; an empty `text` makes it an obstacle only.
 
-    A label never stands nearer to a curve of another colour than to its own; a `loose` curve (a pale band under
-    others, a vertical mark) takes no part in that.
+    A label never stands nearer to a curve of another colour than to its own, unless at its right end; a `loose`
+    curve (a pale band under others, a vertical mark) takes no part in that.
     """
 
     text: str
@@ -109,10 +109,11 @@ def _best_spot(scene: _Scene, own: int, width: float, height: float) -> tuple[fl
         [path + np.array([sx * (width / 2 + gap), sy * (height / 2 + gap)]) for sx, sy in _SIDES]
     )
     side = np.repeat(np.arange(len(_SIDES)), len(path))
+    at_end = (side == _SIDES.index((1, 0))) & (np.tile(np.arange(len(path)), len(_SIDES)) == len(path) - 1)
     free = _inside(centres, width, height, scene.frame) & ~_hits(
         centres, width, height, scene.taken, 2 * scene.scale
     )
-    centres, side = centres[free], side[free]
+    centres, side, at_end = centres[free], side[free], at_end[free]
     if not len(centres):
         return None
     clear = _CLEAR_PT * scene.scale
@@ -123,7 +124,7 @@ def _best_spot(scene: _Scene, own: int, width: float, height: float) -> tuple[fl
     foreign = [g for k, g in enumerate(gaps) if _foreign(scene.lines[own], scene.lines[k])]
     other_gap = np.min([far, *foreign], axis=0)
     cost = own_gap + side * 0.2 * scene.scale + np.maximum(0, 8 * scene.scale - any_gap)
-    cost = cost + _AMBIGUOUS * scene.scale * (other_gap < own_gap + scene.scale)
+    cost = cost + _AMBIGUOUS * scene.scale * (~at_end & (other_gap < own_gap + scene.scale))
     over = (any_gap < clear) | (own_gap < clear) | (own_gap > _FAR_PT * scene.scale)
     cost = np.where(over, np.inf, cost)
     best = int(np.argmin(cost))
