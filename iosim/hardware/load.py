@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from stat import S_ISCHR, S_ISFIFO
 from typing import Any
 
 from iosim.errors import ProfileError
@@ -68,7 +69,10 @@ def _find(request: str) -> tuple[Path, str, list[str]]:
 
 def _read_text(path: Path, label: str) -> str:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        status = path.stat()
+        if S_ISCHR(status.st_mode) or S_ISFIFO(status.st_mode):  # endless, whatever their size says
+            raise ProfileError(f"{label}: not a file; a profile is a YAML file")
+        if status.st_size > MAX_FILE_BYTES:
             raise ProfileError(f"{label}: larger than {MAX_FILE_BYTES // 1024} KiB; not a hardware profile")
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from iosim.errors import ProgramError
+from iosim.errors import ProgramError, UsageError
 from iosim.program.expr import Expr
 
 Column: TypeAlias = npt.NDArray[Any]
@@ -17,6 +17,9 @@ Binding: TypeAlias = "Mapping[str, Number]"
 
 CHUNK = 1 << 18
 """Elements of one expanded loop held at a time: a few MB a column, and still fast."""
+
+LONGEST = 1 << 28
+"""Most iterations of a loop that are added up one by one: about half a minute. Beyond it is a typing error."""
 
 _SAFE = 1 << 62  # below this an int64 product or sum cannot wrap
 
@@ -64,6 +67,7 @@ class Frame:
     def _sum(self, node: Expr) -> Number:
         name, body = cast(str, node.args[0]), cast(Expr, node.args[3])
         lo, hi = self.value(cast(Expr, node.args[1])), self.value(cast(Expr, node.args[2]))
+        _check_length(name, int(np.max(np.asarray(hi) - np.asarray(lo), initial=0)))
         if not isinstance(lo, np.ndarray) and not isinstance(hi, np.ndarray):
             return sum(
                 _total(Frame({name: np.arange(start, min(start + CHUNK, hi))}, self).value(body))
@@ -101,6 +105,14 @@ class Frame:
             out[part] = sums
             row += many
         return out
+
+
+def _check_length(name: str, trips: int) -> None:
+    if trips > LONGEST:
+        raise UsageError(
+            f"loop {name} has {trips} iterations, which differ and so must be added up one by one; at most 2^28: "
+            "take larger tiles or a shorter sequence"
+        )
 
 
 def _group_sums(values: Number, group: Column, groups: int) -> Column:

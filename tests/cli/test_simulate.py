@@ -198,6 +198,9 @@ BAD = [
     ("--sram 64B", "smaller than any tile"),
     ("--hw h100", "h100-sxm"),
     ("--hw nowhere.yaml", "nowhere.yaml"),
+    ("--hw /dev/zero", "not a file"),
+    ("--seq 1048576M --mask causal --tiles 64x64", "shorter sequence"),
+    ("--seq 1048576M --mask causal", "shorter sequence"),
     ("--set l2=5MiB", "--set l2: unknown key"),
     ("--set memory.l2.capacity", "key=value"),
 ]
