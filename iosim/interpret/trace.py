@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from iosim.errors import ProgramError
 from iosim.program.evaluate import Binding, Frame
-from iosim.program.expr import Expr, add, const, index, param, sum_over
-from iosim.program.ir import Kernel, Load, Loop, Program, Statement, Store
+from iosim.program.expr import Expr, add, const, index, sum_over
+from iosim.program.ir import Accumulate, Kernel, Load, Loop, Program, Statement, Store
 
 ACCESS = np.dtype(
     [
@@ -27,11 +27,12 @@ ACCESS = np.dtype(
         ("col_start", np.int64),
         ("col_stop", np.int64),
         ("store", np.bool_),
+        ("rule", np.int8),  # what a verifier allows: PLAIN, INITIAL or SHARED
     ]
 )
+PLAIN, INITIAL, SHARED = 0, 1, 2
+"""A store of the first contents (INITIAL) may be overwritten unread; both accesses of an accumulation are SHARED."""
 Accesses = npt.NDArray[Any]
-
-_H, _HK = param("H"), param("Hk")
 
 PIECE = 1 << 16
 """Most iterations of a loop expanded at a time: about 3 MB an access of its body."""
@@ -61,10 +62,13 @@ def blocks(kernel: Kernel, binding: Binding) -> Iterator[dict[str, int]]:
     yield from expand(Frame(binding), grids(kernel), {})
 
 
-def trace(program: Program, kernel: Kernel, block: Mapping[str, int], binding: Binding) -> Iterator[Accesses]:
+def trace(
+    program: Program, kernel: Kernel, block: Mapping[str, int], binding: Binding, *, backward: bool = False
+) -> Iterator[Accesses]:
     """The accesses of one thread block, in order, in pieces.
 
-    `block` gives the value of each grid index, as `blocks` yields it. Errors: `ProgramError` for a wrong block.
+    `block` gives the value of each grid index, as `blocks` yields it. `backward`: the outermost sequential loops run
+    from their last iteration to their first. Errors: `ProgramError` for a wrong block.
     """
     expected = [loop.index for loop in grids(kernel)]
     if set(block) != set(expected):
@@ -75,7 +79,7 @@ def trace(program: Program, kernel: Kernel, block: Mapping[str, int], binding: B
     for loop in grids(kernel):
         body = loop.body
     tracer = _Tracer(program, Frame({**binding, **block}))
-    yield from tracer.pieces(body)
+    yield from tracer.pieces(body, backward=backward)
 
 
 class _Tracer:
@@ -83,25 +87,27 @@ class _Tracer:
         self.frame = frame
         self.ids = {name: i for i, name in enumerate(program.tensors)}
 
-    def pieces(self, body: tuple[Statement, ...]) -> Iterator[Accesses]:
+    def pieces(self, body: tuple[Statement, ...], *, backward: bool) -> Iterator[Accesses]:
         """The body of the block, a long loop cut between its iterations."""
         for statement in body:
             if not isinstance(statement, Loop):
                 yield from self._emit((statement,), self.frame, 1)
                 continue
             start, stop = (int(self.frame.value(e)) for e in (statement.start, statement.stop))
-            while start < stop:
-                end = self._cut(statement, start, stop)
-                inner = Frame({statement.index: np.arange(start, end)}, self.frame)
-                yield from self._emit(statement.body, inner, end - start)
-                start = end
+            done, trips = 0, max(0, stop - start)
+            while done < trips:
+                steps = np.arange(done, min(trips, done + PIECE))
+                order = stop - 1 - steps if backward else start + steps
+                order = order[: self._fitting(statement, order)]
+                inner = Frame({statement.index: order}, self.frame)
+                yield from self._emit(statement.body, inner, len(order))
+                done += len(order)
 
-    def _cut(self, loop: Loop, start: int, stop: int) -> int:
-        """How far to go from `start` so that about PIECE accesses come out (at least one iteration)."""
-        stop = min(stop, start + PIECE)
-        inner = Frame({loop.index: np.arange(start, stop)}, self.frame)
-        size = np.cumsum(np.broadcast_to(np.asarray(inner.value(_accesses(loop.body))), (stop - start,)))
-        return start + max(1, int(np.searchsorted(size, PIECE, side="right")))
+    def _fitting(self, loop: Loop, order: npt.NDArray[np.int64]) -> int:
+        """How many iterations make about PIECE accesses (at least one)."""
+        inner = Frame({loop.index: order}, self.frame)
+        size = np.cumsum(np.broadcast_to(np.asarray(inner.value(_accesses(loop.body))), order.shape))
+        return max(1, int(np.searchsorted(size, PIECE, side="right")))
 
     def _emit(self, body: tuple[Statement, ...], frame: Frame, rows: int) -> Iterator[Accesses]:
         """One array with the accesses of `body` for each of `rows` iterations, in program order."""
@@ -117,9 +123,13 @@ class _Tracer:
         """Write the accesses of every iteration, the first of iteration r at position at[r]."""
         at = at.astype(np.int64)
         for statement in body:
-            if isinstance(statement, Load | Store):
-                self._put(out, statement, frame, at)
-                at = at + 1
+            if isinstance(statement, Load | Store | Accumulate):
+                if not isinstance(statement, Store):
+                    self._put(out, statement, frame, at, store=False)
+                    at = at + 1
+                if not isinstance(statement, Load):
+                    self._put(out, statement, frame, at, store=True)
+                    at = at + 1
             elif isinstance(statement, Loop):
                 lo, hi, size = (
                     np.broadcast_to(np.asarray(frame.value(e)), at.shape)
@@ -135,18 +145,30 @@ class _Tracer:
                 self._fill(out, statement.body, inner, at[rows] + before - row_start)
                 at = at + size
 
-    def _put(self, out: Accesses, statement: Load | Store, frame: Frame, at: npt.NDArray[np.int64]) -> None:
+    def _put(
+        self,
+        out: Accesses,
+        statement: Load | Store | Accumulate,
+        frame: Frame,
+        at: npt.NDArray[np.int64],
+        *,
+        store: bool,
+    ) -> None:
         region = statement.region
         out["tensor"][at] = self.ids[region.tensor.name]
         out["batch"][at] = frame.value(index("batch"))
-        head = index("head")
-        if region.tensor.shared:
-            head = head // (_H // _HK)
-        out["head"][at] = frame.value(head)
+        out["head"][at] = frame.value(region.head)
         for name, span in (("row", region.rows), ("col", region.cols)):
             out[f"{name}_start"][at] = frame.value(span.start)
             out[f"{name}_stop"][at] = frame.value(span.stop)
-        out["store"][at] = isinstance(statement, Store)
+        out["store"][at] = store
+        out["rule"][at] = _rule(statement)
+
+
+def _rule(statement: Load | Store | Accumulate) -> int:
+    if isinstance(statement, Accumulate):
+        return SHARED
+    return INITIAL if isinstance(statement, Store) and statement.initial else PLAIN
 
 
 def _accesses(body: tuple[Statement, ...]) -> Expr:
@@ -155,6 +177,8 @@ def _accesses(body: tuple[Statement, ...]) -> Expr:
     for statement in body:
         if isinstance(statement, Load | Store):
             total = add(total, 1)
+        elif isinstance(statement, Accumulate):
+            total = add(total, 2)
         elif isinstance(statement, Loop):
             total = add(total, _loop_accesses(statement))
     return total

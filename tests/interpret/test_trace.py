@@ -81,3 +81,16 @@ def test_a_block_is_given_by_all_of_its_grid_indices():
     program = _program("flash2", problem)
     with pytest.raises(ProgramError, match="a block is given by batch, head, i"):
         list(trace(program, program.kernels[0], {"i": 1}, bind(problem, TileShape(rows=2, cols=2))))
+
+
+@pytest.mark.parametrize("piece", [1 << 16, 5])
+def test_a_backward_walk_reverses_the_key_tiles_and_nothing_else(piece, monkeypatch):
+    monkeypatch.setattr(tracing, "PIECE", piece)
+    problem = AttentionProblem.of(seq=9, head_dim=4, mask="causal")
+    program = _program("flash2", problem)
+    binding = bind(problem, TileShape(rows=4, cols=2))
+    kernel, block = program.kernels[0], {"batch": 0, "head": 0, "i": 1}
+    forward = np.concatenate(list(trace(program, kernel, block, binding)))
+    backward = np.concatenate(list(trace(program, kernel, block, binding, backward=True)))
+    pairs = forward[1:-1].reshape(-1, 2)
+    assert np.array_equal(backward, np.concatenate([forward[:1], pairs[::-1].ravel(), forward[-1:]]))

@@ -1,0 +1,156 @@
+"""From the traces of thread blocks to byte ranges: where tensors lie, and what each phase of a block touches.
+
+A phase is one access of a block's trace. Tensors are contiguous, [batch, head, row, column], each on a boundary of
+2 MiB (an allocator's page). Blocks that differ only in batch entry and head share one trace, shifted.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iosim.errors import SimulationError
+from iosim.interpret.trace import ACCESS, Accesses, grids, trace
+from iosim.program.evaluate import evaluate
+from iosim.program.expr import Expr
+from iosim.program.ir import Kernel, Load, Loop, Program, Statement, Store
+
+Ints = NDArray[np.int64]
+TENSOR_ALIGNMENT_BYTES = 2 << 20
+_KEPT_ACCESSES = 8_000_000  # accesses of traces kept for blocks to come: about 200 MB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """Where a tensor lies and how to find an element."""
+
+    base_bytes: int
+    heads: int
+    rows: int
+    cols: int
+    itemsize: int
+    shared: bool
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes of one head."""
+        return self.rows * self.cols * self.itemsize
+
+
+def layout(program: Program, binding: Mapping[str, int]) -> dict[str, Placed]:
+    """A place for every tensor, in the order of the program."""
+    out, base = {}, 0
+    for tensor in program.tensors.values():
+        rows, cols, itemsize = (
+            int(evaluate(e, binding)) for e in (tensor.rows, tensor.cols, tensor.itemsize)
+        )
+        heads = binding["Hk"] if tensor.shared else binding["H"]
+        placed = Placed(
+            base_bytes=base, heads=heads, rows=rows, cols=cols, itemsize=itemsize, shared=tensor.shared
+        )
+        out[tensor.name] = placed
+        size = binding["B"] * heads * placed.head_bytes
+        base += -(-size // TENSOR_ALIGNMENT_BYTES) * TENSOR_ALIGNMENT_BYTES
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Byte ranges of one block in order: `start`, `length`, `store`, and the tensor's position in the program."""
+
+    start: Ints
+    length: Ints
+    store: NDArray[np.bool_]
+    tensor: NDArray[np.int16]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+class BlockTraces:
+    """The byte ranges of any thread block of one kernel, made when they are asked for."""
+
+    def __init__(self, program: Program, kernel: Kernel, binding: Mapping[str, int], *, walk: str) -> None:
+        self.program, self.kernel, self.binding, self.walk = program, kernel, dict(binding), walk
+        self.places = list(layout(program, binding).values())
+        self.end_bytes = max(p.base_bytes + binding["B"] * p.heads * p.head_bytes for p in self.places)
+        names = [loop.index for loop in grids(kernel)]
+        if names[:2] != ["batch", "head"]:
+            raise SimulationError(
+                f"kernel {kernel.name}: the grid must begin with batch and head, got {names}"
+            )
+        self.inner = names[2:]
+        self._shared = not _uses(kernel.body, {"batch", "head"})
+        self._kept: OrderedDict[tuple[int, ...], Ranges] = OrderedDict()
+        self._size = 0
+
+    def ranges(self, block: Mapping[str, int], position: int) -> Ranges:
+        """The ranges of one block; `position` is its place in the launch order (a sawtooth walk turns at odd ones)."""
+        backward = self.walk == "backward" or (self.walk == "sawtooth" and position % 2 == 1)
+        own = (0, 0) if self._shared else (block["batch"], block["head"])
+        key = (*own, *(block[name] for name in self.inner), int(backward))
+        first = self._kept.get(key)
+        if first is None:
+            first = self._make({**block, "batch": own[0], "head": own[1]}, backward=backward)
+            self._keep(key, first)
+        if not self._shared:
+            return first
+        shift = np.array([self._shift(p, block) for p in self.places])
+        return Ranges(first.start + shift[first.tensor], first.length, first.store, first.tensor)
+
+    def _shift(self, place: Placed, block: Mapping[str, int]) -> int:
+        group = self.binding["H"] // self.binding["Hk"]
+        head = block["head"] // group if place.shared else block["head"]
+        return (block["batch"] * place.heads + head) * place.head_bytes
+
+    def _keep(self, key: tuple[int, ...], ranges: Ranges) -> None:
+        self._kept[key] = ranges
+        self._size += len(ranges)
+        while self._size > _KEPT_ACCESSES and len(self._kept) > 1:
+            _, old = self._kept.popitem(last=False)
+            self._size -= len(old)
+
+    def _make(self, block: Mapping[str, int], *, backward: bool) -> Ranges:
+        pieces = list(trace(self.program, self.kernel, block, self.binding, backward=backward))
+        accesses = np.concatenate(pieces) if pieces else np.empty(0, ACCESS)
+        return self._bytes(accesses)
+
+    def _bytes(self, accesses: Accesses) -> Ranges:
+        """Whole rows are one range; part of each row is a range a row."""
+        table = {name: np.array([getattr(p, name) for p in self.places]) for name in ("cols", "itemsize")}
+        tensor = accesses["tensor"]
+        cols, itemsize = table["cols"][tensor], table["itemsize"][tensor]
+        whole = (accesses["col_start"] == 0) & (accesses["col_stop"] == cols)
+        tall = accesses["row_stop"] - accesses["row_start"]
+        repeat = np.where(whole, 1, tall)
+        source = np.repeat(np.arange(len(accesses)), repeat)
+        row = np.arange(len(source)) - np.repeat(np.cumsum(repeat) - repeat, repeat)
+        base = np.array([p.base_bytes for p in self.places])[tensor]
+        heads = np.array([p.heads for p in self.places])[tensor]
+        head_bytes = np.array([p.head_bytes for p in self.places])[tensor]
+        head = accesses["batch"].astype(np.int64) * heads + accesses["head"]
+        start = base + head * head_bytes + (accesses["row_start"] * cols + accesses["col_start"]) * itemsize
+        width = (accesses["col_stop"] - accesses["col_start"]) * itemsize
+        length = np.where(whole, tall * width, width)
+        ranges = (start[source] + row * (cols * itemsize)[source], length[source])
+        kept = ranges[1] > 0
+        store, name = accesses["store"][source], tensor[source]
+        return Ranges(ranges[0][kept], ranges[1][kept], store[kept], name[kept])
+
+
+def _uses(body: tuple[Statement, ...], names: set[str]) -> bool:
+    """Whether any region or loop bound of a kernel depends on these indices."""
+    for statement in body:
+        if isinstance(statement, Loop):
+            if names & (statement.start.free | statement.stop.free) or _uses(statement.body, names):
+                return True
+        elif isinstance(statement, Load | Store):
+            spans = (statement.region.rows, statement.region.cols)
+            ends: list[Expr] = [e for span in spans for e in (span.start, span.stop)]
+            if any(names & e.free for e in ends):
+                return True
+    return False
