@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from iosim.cli.options import AsJson, Overrides
+from iosim.cli.output import print_json, print_table, warn
 
 if TYPE_CHECKING:
     from iosim.hardware import HardwareProfile, Quantity
@@ -18,11 +20,6 @@ hw_app = typer.Typer(
     help="Hardware profiles: every number with its unit and source.",
 )
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to stdout.")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a number, as in memory.l2.capacity=100MiB."),
-]
 NameArgument = Annotated[
     str, typer.Argument(help="A profile's name, the name the driver reports, or a YAML file.")
 ]
@@ -38,13 +35,13 @@ LIST_COLUMNS = {
 
 
 @hw_app.command("list")
-def list_profiles(as_json: JsonOption = False) -> None:
+def list_profiles(as_json: AsJson = False) -> None:
     """List the profiles that come with iosim."""
     from iosim.hardware import load_profile, profile_names
 
     profiles = [load_profile(name) for name in profile_names()]
     if as_json:
-        _print_json([_summary(profile) for profile in profiles])
+        print_json([_summary(profile) for profile in profiles])
         return
     rows = [
         [
@@ -54,21 +51,21 @@ def list_profiles(as_json: JsonOption = False) -> None:
         ]
         for p in profiles
     ]
-    _print_table(["name", *LIST_COLUMNS, "counters"], rows)
+    print_table(["name", *LIST_COLUMNS, "counters"], rows)
     note = "counters: L2 and HBM bytes were compared with hardware counters; elsewhere they are extrapolated"
     print(note, file=sys.stderr)
 
 
 @hw_app.command("show")
-def show(name: NameArgument, overrides: SetOption = None, as_json: JsonOption = False) -> None:
+def show(name: NameArgument, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Show every number of one profile: value, kind, clock, source."""
     from iosim.hardware import load_profile
 
     profile = load_profile(name, overrides or [])
     if as_json:
-        _print_json(profile.to_dict())
+        print_json(profile.to_dict())
         return
-    _warn(profile.warnings)
+    warn(profile.warnings)
     print(f"{profile.name}: {profile.title}")
     print(f"{profile.architecture}, compute capability {profile.compute_capability}, {_counters(profile)}")
     if profile.aliases:
@@ -80,15 +77,15 @@ def show(name: NameArgument, overrides: SetOption = None, as_json: JsonOption = 
         [key, str(quantity), quantity.kind, quantity.clock or "", _origin(quantity, short)]
         for key, quantity in profile.quantities.items()
     ]
-    _print_table(["key", "value", "kind", "at clock", "source"], rows)
+    print_table(["key", "value", "kind", "at clock", "source"], rows, wrap=True)
     if short:
-        _print_table(["source", "in full"], [[key, text] for text, key in short.items()])
+        print_table(["source", "in full"], [[key, text] for text, key in short.items()], wrap=True)
 
 
 @hw_app.command("check")
 def check(
     file: Annotated[str, typer.Argument(help="A YAML file, or a profile's name.")],
-    as_json: JsonOption = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check a profile; every fault is told with its line. Exit code 2 when there is one."""
     from iosim.hardware import check_file, load_profile
@@ -97,9 +94,9 @@ def check(
     profile = None if faults else load_profile(file)
     if as_json:
         warnings = list(profile.warnings) if profile else []
-        _print_json({"file": file, "ok": not faults, "errors": faults, "warnings": warnings})
+        print_json({"file": file, "ok": not faults, "errors": faults, "warnings": warnings})
     elif profile is not None:
-        _warn(profile.warnings)
+        warn(profile.warnings)
         unknown = sum(quantity.value is None for quantity in profile.quantities.values())
         print(f"{file}: good, {len(profile.quantities)} numbers, {unknown} of them unknown")
     else:
@@ -109,18 +106,18 @@ def check(
 
 
 @hw_app.command("diff")
-def diff(first: NameArgument, second: NameArgument, as_json: JsonOption = False) -> None:
+def diff(first: NameArgument, second: NameArgument, as_json: AsJson = False) -> None:
     """Show the numbers in which two profiles differ."""
     from iosim.hardware import diff_profiles, load_profile
 
     left, right = load_profile(first), load_profile(second)
     differences = diff_profiles(left, right)
     if as_json:
-        _print_json(
+        print_json(
             {"first": left.name, "second": right.name, "differences": [d.to_dict() for d in differences]}
         )
         return
-    _warn((*left.warnings, *right.warnings))
+    warn((*left.warnings, *right.warnings))
     if not differences:
         print(f"{left.name} and {right.name} have the same numbers")
         return
@@ -128,7 +125,7 @@ def diff(first: NameArgument, second: NameArgument, as_json: JsonOption = False)
         [d.key, _value(d.first), _value(d.second), "" if d.ratio is None else f"{d.ratio:.4g}"]
         for d in differences
     ]
-    _print_table(["key", left.name, right.name, "ratio"], rows)
+    print_table(["key", left.name, right.name, "ratio"], rows)
 
 
 def _summary(profile: HardwareProfile) -> dict[str, Any]:
@@ -150,32 +147,3 @@ def _origin(quantity: Quantity, short: Mapping[str, str]) -> str:
 
 def _counters(profile: HardwareProfile) -> str:
     return "checked with counters" if profile.counter_data else "extrapolated"
-
-
-def _warn(warnings: Sequence[str]) -> None:
-    for line in warnings:
-        print(f"warning: {line}", file=sys.stderr)
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A rich table on a terminal; in a pipe, aligned columns of plain text, one row a line."""
-    if sys.stdout.isatty():
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=box.SIMPLE_HEAD)
-        for index, header in enumerate(headers):
-            table.add_column(header, no_wrap=index == 0)
-        for row in rows:
-            table.add_row(*row)
-        Console(markup=False).print(table)
-        return
-    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-    for row in (headers, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
