@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from iosim.errors import ProblemError
@@ -224,6 +224,16 @@ class AttentionProblem:
     def useful_flops(self) -> int:
         """Matmul flops of the unmasked pairs of all heads: 2 (head_dim + value_dim) each, an FMA being 2."""
         return 2 * (self.head_dim + self.value_dim) * self.pairs * self.heads * self.batch
+
+    def padded(self, multiple: int) -> AttentionProblem:
+        """The problem as a kernel's matmuls see it: head_dim and value_dim rounded up to `multiple`; same scale."""
+        _check_size("padding", multiple)
+        return replace(
+            self,
+            head_dim=-(-self.head_dim // multiple) * multiple,
+            value_dim=-(-self.value_dim // multiple) * multiple,
+            scale=self.softmax_scale,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: sizes as ints, mask and dtypes by name."""

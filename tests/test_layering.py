@@ -22,6 +22,7 @@ ROOMS = (
     "algorithms",  # one tile program each
     "interpret",  # the readings of a program
     "theory",  # a side branch: see ONLY below
+    "onchip",  # shared memory and special functions of a thread block
     "results",  # records
     "memory",  # caches and schedules
     "roofline",  # time

@@ -1,0 +1,22 @@
+"""The on-chip level: shared memory, barriers and special functions of one thread block."""
+
+from iosim.onchip.report import on_chip_report, schemes_of
+from iosim.onchip.shared import SCHEMES, OnChip, SharedStep, on_chip
+from iosim.onchip.special import CUDNN_SPECIALS, FLASH2_SPECIALS, GENERAL, SpecialFacts, special_ops
+from iosim.onchip.wavefronts import Wavefronts, shared_wavefronts
+
+__all__ = [
+    "CUDNN_SPECIALS",
+    "FLASH2_SPECIALS",
+    "GENERAL",
+    "SCHEMES",
+    "OnChip",
+    "SharedStep",
+    "SpecialFacts",
+    "Wavefronts",
+    "on_chip",
+    "on_chip_report",
+    "schemes_of",
+    "shared_wavefronts",
+    "special_ops",
+]
