@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from iosim.program.evaluate import Binding, Frame, Number
 from iosim.program.expr import Expr, add, const, sum_over
-from iosim.program.ir import Compute, Load, Loop, Program, Statement, Store
+from iosim.program.ir import Accumulate, Compute, Load, Loop, Program, Statement, Store
 from iosim.program.ops import OPS
 
 UNITS = ("tensor", "vector", "special")
@@ -60,6 +60,9 @@ def _walk(kernel: str, body: tuple[Statement, ...], loops: tuple[Loop, ...]) -> 
             read = _over(loops, statement.region.bytes)
         elif isinstance(statement, Store):
             write = _over(loops, statement.region.bytes)
+        elif isinstance(statement, Accumulate):
+            read = write = _over(loops, statement.region.bytes)
+            work["vector"] = _over(loops, statement.region.elements)
         elif isinstance(statement, Compute) and OPS[statement.op].unit in UNITS:
             work[OPS[statement.op].unit] = _over(loops, statement.cost)
         yield Line(
@@ -86,9 +89,9 @@ def totals(program: Program) -> dict[str, dict[str, Expr]]:
     """The whole program as expressions: 'read' and 'write' by tensor, 'work' by unit."""
     out: dict[str, dict[str, Expr]] = {"read": {}, "write": {}, "work": {unit: const(0) for unit in UNITS}}
     for line in lines(program):
-        if isinstance(line.statement, Load):
+        if isinstance(line.statement, Load | Accumulate):
             _accumulate(out["read"], line.statement.region.tensor.name, line.read_bytes)
-        elif isinstance(line.statement, Store):
+        if isinstance(line.statement, Store | Accumulate):
             _accumulate(out["write"], line.statement.region.tensor.name, line.write_bytes)
         for unit, amount in line.work.items():
             _accumulate(out["work"], unit, amount)

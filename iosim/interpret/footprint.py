@@ -20,7 +20,18 @@ from functools import lru_cache, reduce
 
 from iosim.program.evaluate import Binding, Frame, Number
 from iosim.program.expr import Expr, add, cdiv, const, maximum, mul, param, product
-from iosim.program.ir import Assign, Buffer, Compute, Kernel, Load, Loop, Program, Statement, Store
+from iosim.program.ir import (
+    Accumulate,
+    Assign,
+    Buffer,
+    Compute,
+    Kernel,
+    Load,
+    Loop,
+    Program,
+    Statement,
+    Store,
+)
 
 MODELS = ("paper", "kernel")
 MMA = 16  # rows and columns of the smallest tensor-core operand tile in fp16 (m16n8k16, ldmatrix x4)
@@ -86,7 +97,7 @@ def _visit(kernel: Kernel, body: tuple[Statement, ...], walk: _Walk, *, sequenti
                         walk.lives[name].last = walk.position
             case Load():
                 walk.lives[statement.value] = _Life(here, here, streamed=sequential)
-            case Store():
+            case Store() | Accumulate():
                 _use(walk, statement.value, here)
             case Assign():
                 _use(walk, statement.source, here)

@@ -12,11 +12,22 @@ from iosim.interpret.binding import bind
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.evaluate import Frame
 from iosim.program.expr import Expr, index
-from iosim.program.ir import Assign, Compute, Load, Loop, Program, Region, Span, Statement, Store, Tensor
+from iosim.program.ir import (
+    Accumulate,
+    Assign,
+    Compute,
+    Load,
+    Loop,
+    Program,
+    Region,
+    Span,
+    Statement,
+    Store,
+)
 from iosim.program.ops import OPS
 
 Array = npt.NDArray[Any]
-_BATCH, _HEAD = index("batch"), index("head")
+_BATCH = index("batch")
 
 
 def run(
@@ -70,26 +81,24 @@ class _Machine:
                     chip[statement.value] = self._view(statement.region, frame).copy()
                 case Store():
                     self._view(statement.region, frame)[...] = chip[statement.value]
+                case Accumulate():
+                    self._view(statement.region, frame)[...] += chip[statement.value]
                 case Assign():
                     chip[statement.value] = chip[statement.source]
                 case Compute():
                     chip[statement.value] = self._compute(statement, frame, chip)
 
     def _view(self, region: Region, frame: Frame) -> Array:
-        batch, head = self._head(region.tensor, frame)
-        return self.memory[region.tensor.name][
-            batch, head, _slice(region.rows, frame), _slice(region.cols, frame)
-        ]
-
-    def _head(self, tensor: Tensor, frame: Frame) -> tuple[int, int]:
-        batch, head = _int(frame, _BATCH), _int(frame, _HEAD)
-        return batch, head // self.problem.group_size if tensor.shared else head
+        batch, head = _int(frame, _BATCH), _int(frame, region.head)
+        rows, cols = _slice(region.rows, frame), _slice(region.cols, frame)
+        return self.memory[region.tensor.name][batch, head, rows, cols]
 
     def _compute(self, statement: Compute, frame: Frame, chip: dict[str, Array]) -> Array:
         function = OPS[statement.op].function
         operands = [chip[name] for name in statement.operands]
-        if statement.op == "matmul" and statement.transposed:
-            operands[1] = operands[1].T
+        if statement.op == "matmul":
+            turned = (*statement.transposed, False)
+            operands = [a.T if turn else a for a, turn in zip(operands, turned, strict=False)]
         if statement.op == "fill":
             assert statement.spans is not None
             shape = tuple(_int(frame, span.length) for span in statement.spans)
@@ -100,7 +109,7 @@ class _Machine:
         if statement.spans is not None:
             rows, cols = (_slice(span, frame) for span in statement.spans)
             operands.append(
-                self._seen(rows, cols) if statement.op == "mask" else self._kept(rows, cols, frame)
+                self._seen(rows, cols) if statement.op == "mask" else self._kept(rows, cols, statement, frame)
             )
         return np.asarray(function(*operands))
 
@@ -112,10 +121,11 @@ class _Machine:
         window = self.problem.mask.window
         return seen if window is None else seen & (key > own - window)
 
-    def _kept(self, rows: slice, cols: slice, frame: Frame) -> Array:
+    def _kept(self, rows: slice, cols: slice, statement: Compute, frame: Frame) -> Array:
         if self.keep is None:
             return np.ones((rows.stop - rows.start, cols.stop - cols.start))
-        return np.asarray(self.keep[_int(frame, _BATCH), _int(frame, _HEAD), rows, cols])
+        assert statement.head is not None
+        return np.asarray(self.keep[_int(frame, _BATCH), _int(frame, statement.head), rows, cols])
 
 
 def _slice(span: Span, frame: Frame) -> slice:

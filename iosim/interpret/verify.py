@@ -3,7 +3,9 @@
 A load stays inside its tensor and reads only what is an input or was stored before. A store may overwrite what
 is already there only after the same thread block has read it (a running O, as in FlashAttention-1); a second
 store without a read is lost work or a race. Every output element is stored. Definition before use is checked
-while the program is built.
+while the program is built. Two exceptions, each declared by the program: initial contents (zeros) may be
+overwritten unread, and an accumulation may add to what other thread blocks of its kernel accumulate, if the
+first contents come from an earlier kernel.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy.typing as npt
 
 from iosim.errors import VerificationError
 from iosim.interpret.binding import bind
-from iosim.interpret.trace import blocks, trace
+from iosim.interpret.trace import INITIAL, SHARED, blocks, trace
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.evaluate import evaluate
 from iosim.program.ir import Program, Tensor
@@ -24,11 +26,12 @@ from iosim.program.ir import Program, Tensor
 
 @dataclass(slots=True)
 class _Memory:
-    """For each element: who stored it last (−1 nobody, −2 it is an input), and who read it since (−1 nobody)."""
+    """For each element: who stored it last (−1 nobody, −2 it is an input), who read it since, and by what rule."""
 
     tensor: Tensor
     owner: npt.NDArray[np.int64]
     reader: npt.NDArray[np.int64]
+    rule: npt.NDArray[np.int8]
 
 
 _NOBODY, _INPUT = -1, -2
@@ -62,7 +65,7 @@ def _allocate(tensor: Tensor, problem: AttentionProblem, binding: dict[str, int]
     heads = problem.kv_heads if tensor.shared else problem.heads
     shape = (problem.batch, heads, int(evaluate(tensor.rows, binding)), int(evaluate(tensor.cols, binding)))
     owner = np.full(shape, _INPUT if tensor.role == "input" else _NOBODY, dtype=np.int64)
-    return _Memory(tensor, owner, np.full(shape, _NOBODY, dtype=np.int64))
+    return _Memory(tensor, owner, np.full(shape, _NOBODY, dtype=np.int64), np.zeros(shape, dtype=np.int8))
 
 
 def _box(access: Any) -> tuple[int, int, slice, slice]:
@@ -89,7 +92,10 @@ def _load(memory: _Memory, access: Any, block: int, first_block: int, kernel: st
     owners = memory.owner[box]
     if (owners == _NOBODY).any():
         raise VerificationError(f"{_where(memory, access, kernel)} is read before anything was stored there")
-    if ((owners >= first_block) & (owners != block)).any():
+    foreign = (owners >= first_block) & (owners != block)
+    if access["rule"] == SHARED:  # adding to what others add is in order; adding to what they store is not
+        foreign &= memory.rule[box] != SHARED
+    if foreign.any():
         raise VerificationError(
             f"{_where(memory, access, kernel)} is read in the kernel in which another thread block stores it"
         )
@@ -100,10 +106,11 @@ def _store(memory: _Memory, access: Any, block: int, first_block: int, kernel: s
     box = _box(access)
     if memory.tensor.role == "input":
         raise VerificationError(f"{_where(memory, access, kernel)} is an input and must not be stored")
-    stored = memory.owner[box] != _NOBODY
+    stored = (memory.owner[box] != _NOBODY) & (memory.rule[box] != INITIAL)
     if (stored & (memory.reader[box] != block)).any():
         raise VerificationError(
             f"{_where(memory, access, kernel)} is stored twice without being read in between by its thread block"
         )
     memory.owner[box] = block
     memory.reader[box] = _NOBODY
+    memory.rule[box] = access["rule"]

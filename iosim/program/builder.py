@@ -12,7 +12,7 @@ A program is a function of one argument, the `Builder`:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from iosim.errors import ProgramError
@@ -21,6 +21,7 @@ from iosim.program.expr import (
     Like,
     cdiv,
     const,
+    floordiv,
     index,
     is_const,
     lift,
@@ -30,6 +31,7 @@ from iosim.program.expr import (
     product,
 )
 from iosim.program.ir import (
+    Accumulate,
     Assign,
     Buffer,
     Compute,
@@ -44,44 +46,14 @@ from iosim.program.ir import (
     Tensor,
 )
 from iosim.program.ops import find_op
+from iosim.program.tensors import attention_tensors
+from iosim.program.value import Value
+
+__all__ = ["Builder", "ProgramFunction", "Value", "build"]
 from iosim.program.wording import apply_text, matmul_text
 
-Scope: TypeAlias = "tuple[int, ...]"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Value:
-    """A matrix on chip: `rows` x `cols`. Arithmetic on values adds statements to the program."""
-
-    name: str
-    text: str
-    rows: Span
-    cols: Span
-    scope: Scope
-    builder: Builder = field(repr=False)
-    transposed: bool = False
-
-    @property
-    def T(self) -> Value:
-        """Transposed, as the second operand of a matmul."""
-        return replace(self, transposed=not self.transposed, text=f"{self.text}ᵀ")
-
-    def __matmul__(self, other: Value) -> Value:
-        return self.builder.matmul(self, other)
-
-    def __add__(self, other: Value) -> Value:
-        return self.builder.op("add", self, other)
-
-    def __sub__(self, other: Value) -> Value:
-        return self.builder.op("sub", self, other)
-
-    def __mul__(self, other: Value) -> Value:
-        return self.builder.op("mul", self, other)
-
-    def __bool__(self) -> bool:
-        raise ProgramError(
-            f"the program branches on the contents of {self.text}, which do not exist while it is built"
-        )
+GROUP = param("H") // param("Hk")
+"""Query heads that share a kv-head."""
 
 
 @dataclass(slots=True)
@@ -112,33 +84,30 @@ class Builder:
         self._open_indices: list[str] = []
         self._count = 0
         self._line = ""
+        self._head: Expr | None = None  # of queries
+        self._kv_head: Expr | None = None
 
     # --- slow memory -------------------------------------------------------------------------------------------
 
     def tensors(self, names: str) -> list[Tensor]:
-        """The inputs and outputs of attention by name, from: Q K V (read), O, LSE, M, L (written)."""
-        known = {
-            "Q": Tensor("Q", self.N, self.d, param("s_q"), "input", row_tile=self.Br, col_tile=self.Bc),
-            "K": Tensor(
-                "K", self.Nk, self.d, param("s_k"), "input", shared=True, row_tile=self.Bc, col_tile=self.Bc
-            ),
-            "V": Tensor(
-                "V", self.Nk, self.dv, param("s_v"), "input", shared=True, row_tile=self.Bc, col_tile=self.Bc
-            ),
-            "O": Tensor("O", self.N, self.dv, param("s_o"), "output", row_tile=self.Br, col_tile=self.Bc),
-            **{
-                n: Tensor(n, self.N, const(1), const(4), "output", row_tile=self.Br)
-                for n in ("LSE", "M", "L")
-            },
-        }
+        """The inputs and outputs of attention by name: Q K V dO (read), O LSE M L dQ dK dV (written), D (both)."""
+        return [self._declare(self._known(name)) for name in names.split()]
+
+    def saved(self, names: str) -> list[Tensor]:
+        """What the backward reads of the forward: the tensors of this program, or inputs if it does not make them."""
         out = []
         for name in names.split():
-            if name not in known:
-                raise ProgramError(
-                    f"tensor {name!r} is not part of attention; known: {', '.join(known)}, or p.scratch"
-                )
-            out.append(self._declare(known[name]))
+            known = self._tensors.get(name)
+            out.append(known or self._declare(replace(self._known(name), role="input")))
         return out
+
+    def _known(self, name: str) -> Tensor:
+        known = attention_tensors()
+        if name not in known:
+            raise ProgramError(
+                f"tensor {name!r} is not part of attention; known: {', '.join(known)}, or p.scratch"
+            )
+        return known[name]
 
     def scratch(self, name: str, itemsize: Like | None = None, role: str = "scratch") -> Tensor:
         """A queries x keys matrix in slow memory, such as S or P; elements as wide as O's unless told."""
@@ -155,13 +124,25 @@ class Builder:
         """Bring a region on chip under `name`."""
         value = self._fresh(name, region.rows, region.cols)
         self._buffer(value, name, region.tensor, loaded=True)
-        self._append(Load(value.name, region, self._line))
+        self._append(Load(value.name, self._of_head(region), self._line))
         return value
 
-    def store(self, region: Region, value: Value) -> None:
-        """Write a value to slow memory."""
+    def store(self, region: Region, value: Value, *, initial: bool = False) -> None:
+        """Write a value to slow memory; `initial` contents, zeros, may be overwritten without being read."""
         self._check(value)
-        self._append(Store(value.name, region, self._line))
+        self._append(Store(value.name, self._of_head(region), self._line, initial))
+
+    def accumulate(self, region: Region, value: Value) -> None:
+        """Add a value to what slow memory holds: a read and a write, by any number of thread blocks in any order."""
+        self._check(value)
+        self._append(Accumulate(value.name, self._of_head(region), self._line))
+
+    def _of_head(self, region: Region) -> Region:
+        """The region in the matrix of the head in hand."""
+        head = self._kv_head if region.tensor.shared else self._head
+        if head is None:
+            raise ProgramError(f"{region}: which head? stand inside p.heads, p.blocks or p.query_heads")
+        return replace(region, head=head)
 
     # --- control -----------------------------------------------------------------------------------------------
 
@@ -186,8 +167,28 @@ class Builder:
     def heads(self) -> Iterator[None]:
         """The grid over batch entries and query heads; loads and stores inside refer to that head."""
         for _ in self.grid("batch", 0, param("B")):
-            for _ in self.grid("head", 0, param("H")):
-                yield None
+            for head in self.grid("head", 0, param("H")):
+                yield from self._inside(head, floordiv(head, GROUP))
+
+    def kv_heads(self) -> Iterator[None]:
+        """The grid over batch entries and key/value heads; `query_heads` inside goes over the heads of its group."""
+        for _ in self.grid("batch", 0, param("B")):
+            for kv_head in self.grid("kv_head", 0, param("Hk")):
+                yield from self._inside(None, kv_head)
+
+    def query_heads(self) -> Iterator[None]:
+        """A sequential loop over the query heads that share the kv-head in hand."""
+        kv_head = self._kv_head
+        if kv_head is None:
+            raise ProgramError("query_heads: stands inside p.kv_heads")
+        for g in self.loop("g", 0, GROUP):
+            yield from self._inside(kv_head * GROUP + g, kv_head)
+
+    def _inside(self, head: Expr | None, kv_head: Expr) -> Iterator[None]:
+        before = self._head, self._kv_head
+        self._head, self._kv_head = head, kv_head
+        yield None
+        self._head, self._kv_head = before
 
     def blocks(self, tensor: Tensor) -> Iterator[Expr]:
         """A kernel with one thread block a (batch, head, row tile of `tensor`); yields the row tile."""
@@ -272,14 +273,14 @@ class Builder:
         self._append(Assign(target.name, value.name, f"{target.text} = {value.text}", self._line))
 
     def matmul(self, a: Value, b: Value, plus: Value | None = None) -> Value:
-        """a @ b, or a @ bᵀ when b is `.T`; `plus` is accumulated into without extra flops."""
-        if a.transposed:
-            raise ProgramError("matmul: only the second operand may be transposed")
+        """a @ b, either of them `.T`; `plus` is accumulated into without extra flops."""
+        rows, inner = (a.cols, a.rows) if a.transposed else (a.rows, a.cols)
         cols = b.rows if b.transposed else b.cols
-        cost = product([2, a.rows.length, cols.length, a.cols.length])
+        cost = product([2, rows.length, cols.length, inner.length])
         operands = (a, b) if plus is None else (a, b, plus)
         text = matmul_text(a.text, b.text, None if plus is None else plus.text)
-        return self._compute("matmul", operands, a.rows, cols, cost, text, transposed=b.transposed)
+        transposed = (a.transposed, b.transposed)
+        return self._compute("matmul", operands, rows, cols, cost, text, transposed=transposed)
 
     def op(self, name: str, *operands: Value, number: float | None = None) -> Value:
         """Any other operation of the table, element by element or along rows."""
@@ -339,7 +340,7 @@ class Builder:
         cost: Expr,
         text: str,
         *,
-        transposed: bool = False,
+        transposed: tuple[bool, bool] = (False, False),
         spans: tuple[Span, Span] | None = None,
         number: float | None = None,
         named: bool = False,
@@ -348,7 +349,8 @@ class Builder:
             self._check(operand)
         value = self._fresh(text, rows, cols)
         names = tuple(o.name for o in operands)
-        self._append(Compute(value.name, op, names, cost, text, named, self._line, transposed, spans, number))
+        line, head = self._line, self._head
+        self._append(Compute(value.name, op, names, cost, text, named, line, transposed, spans, number, head))
         return value
 
     def _check(self, value: Value) -> None:

@@ -1,8 +1,9 @@
-"""The grammar of tile programs: tensors, spans, values and six kinds of statement.
+"""The grammar of tile programs: tensors, spans, values and seven kinds of statement.
 
 kernel(name)  one launch; standard attention has three          grid(var)  one thread block each, unordered
 loop(var)     sequential, inside a thread block                  load       slow memory -> chip
 compute       an operation of the table on values on chip        store      chip -> slow memory
+accumulate    slow memory += chip: a read and a write, by several thread blocks in any order
 assign        gives a value that lives across a loop its next contents
 """
 
@@ -80,11 +81,17 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What one load or store touches."""
+    """What one load or store touches. `head`: of the tensor's heads (kv-heads where shared), set by the builder."""
 
     tensor: Tensor
     rows: Span
     cols: Span
+    head: Expr = field(default_factory=lambda: index("head"))
+
+    @property
+    def elements(self) -> Expr:
+        """Elements touched."""
+        return product([self.rows.length, self.cols.length])
 
     @property
     def bytes(self) -> Expr:
@@ -107,7 +114,17 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """region = `value`, to slow memory."""
+    """region = `value`, to slow memory; `initial` contents may be overwritten unread."""
+
+    value: str
+    region: Region
+    line: str = ""
+    initial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """region += `value` in slow memory, across thread blocks: the only store that they may share."""
 
     value: str
     region: Region
@@ -125,9 +142,10 @@ class Compute:
     text: str
     named: bool
     line: str = ""
-    transposed: bool = False  # matmul: the second operand is transposed
+    transposed: tuple[bool, bool] = (False, False)  # matmul: which operands are transposed
     spans: tuple[Span, Span] | None = None  # where the result lies among queries and keys
     number: float | None = None  # fill, scale: the constant; None in scale is the softmax scale
+    head: Expr | None = None  # the query head in hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +175,7 @@ class Loop:
         return index(self.index)
 
 
-Statement: TypeAlias = "Load | Store | Compute | Assign | Loop"
+Statement: TypeAlias = "Load | Store | Accumulate | Compute | Assign | Loop"
 
 
 @dataclass(frozen=True, slots=True)

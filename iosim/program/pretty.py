@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from iosim.program.ir import Assign, Compute, Kernel, Load, Loop, Program, Statement, Store
+from iosim.program.ir import Accumulate, Assign, Compute, Kernel, Load, Loop, Program, Statement, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,9 @@ def _row(statement: Statement, position: int, state: _Listing) -> tuple[str, tup
             return f"load {name} <- {statement.region}", (position,)
         case Store():
             text = f"store {statement.region} <- {state.text_of(statement.value)}"
+            return text, (*state.take(statement.value), position)
+        case Accumulate():
+            text = f"add {statement.region} += {state.text_of(statement.value)}"
             return text, (*state.take(statement.value), position)
         case Assign():
             return statement.text, (*state.take(statement.source), position)
