@@ -13,7 +13,9 @@ ROWS = [["flash2", "8"], ["standard", "17,448,304,640"]]
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> pytest.MonkeyPatch:  # after capsys, which puts its own stdout in place
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
     return monkeypatch
