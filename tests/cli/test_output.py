@@ -12,13 +12,11 @@ HEADERS = ["name", "bytes"]
 ROWS = [["flash2", "8"], ["standard", "17,448,304,640"]]
 
 
-@pytest.fixture
-def terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> pytest.MonkeyPatch:  # after capsys, which puts its own stdout in place
+def pretend_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """Make the stdout that this test sees a terminal of that width."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
-    return monkeypatch
+    monkeypatch.setenv("COLUMNS", str(columns))
 
 
 def test_plain_table_aligns_its_columns() -> None:
@@ -35,10 +33,10 @@ def test_a_pipe_gets_the_plain_table(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_terminal_gets_a_rule_and_no_colour_when_asked(
-    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    terminal.setenv("COLUMNS", "80")
-    terminal.setenv("NO_COLOR", "1")
+    pretend_terminal(monkeypatch, 80)
+    monkeypatch.setenv("NO_COLOR", "1")
     print_table(HEADERS, ROWS, right=[1])
     out = capsys.readouterr().out
     assert "───" in out
@@ -48,9 +46,9 @@ def test_a_terminal_gets_a_rule_and_no_colour_when_asked(
 
 @pytest.mark.parametrize(("wrap", "whole"), [(False, True), (True, False)])
 def test_a_narrow_terminal_breaks_prose_but_not_numbers(
-    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrap: bool, whole: bool
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrap: bool, whole: bool
 ) -> None:
-    terminal.setenv("COLUMNS", "24")
+    pretend_terminal(monkeypatch, 24)
     print_table(HEADERS, [["standard", "a long cell of prose 123"]], wrap=wrap)
     assert ("a long cell of prose 123" in capsys.readouterr().out) is whole
 
