@@ -134,7 +134,8 @@ def _best_spot(scene: _Scene, own: int, width: float, height: float) -> tuple[fl
 
 
 def _foreign(own: Line, other: Line) -> bool:
-    return own.colour != other.colour and not (own.loose or other.loose)
+    kin = own.colour == other.colour and not other.text
+    return own is not other and not kin and not (own.loose or other.loose)
 
 
 def _inside(centres: Floats, width: float, height: float, frame: Box) -> npt.NDArray[np.bool_]:

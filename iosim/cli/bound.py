@@ -1,0 +1,147 @@
+"""`iosim bound`: the bound checked on counted bytes; exponents, constants, crossings, gaps, and figures of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from iosim.cli.drawing import Formats, StyleName, say, split, wrote
+from iosim.cli.options import OUTPUT, AsJson, HardwareOptions, ProblemOptions, with_options
+from iosim.cli.output import print_json, print_table, warn
+
+if TYPE_CHECKING:
+    from iosim.scaling import BoundStudy
+
+Out = Annotated[
+    str | None,
+    typer.Option("--out", metavar="DIR", help="Write figures and tables here.", rich_help_panel=OUTPUT),
+]
+Elements = Annotated[
+    bool, typer.Option("--elements", help="Show M in elements on the axes.", rich_help_panel=OUTPUT)
+]
+Also = Annotated[
+    str,
+    typer.Option(
+        "--algorithm",
+        metavar="LIST",
+        help="More algorithms to fit and draw: names, or ./mine.py:program.",
+        rich_help_panel="Algorithm",
+    ),
+]
+
+
+@with_options
+def bound(
+    *,
+    problem: ProblemOptions,
+    algorithm: Also = "",
+    hardware: HardwareOptions,
+    out: Out = None,
+    style: StyleName = "screen",
+    formats: Formats = "png,svg,pdf",
+    elements: Elements = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check the N²d²/M bound: fitted exponents, constants, crossings with standard attention, gaps to the bounds."""
+    from iosim.algorithms.registry import find_algorithm
+    from iosim.hardware import load_profile
+    from iosim.scaling import study_bound
+
+    asked = problem.problem()
+    warnings: list[str] = []
+    gpu = load_profile(hardware.hw, hardware.overrides or ())
+    M = hardware.sram_bytes(asked, warnings)
+    also = split(algorithm)
+    for name in also:
+        find_algorithm(name)
+    if out is not None:
+        _check_drawing(style, formats)
+    study = study_bound(asked, gpu, sram_bytes=M, also=also, progress=say)
+    warnings = [*gpu.warnings, *warnings]
+    if as_json:
+        print_json({**study.to_dict(), "warnings": warnings})
+    else:
+        warn(warnings)
+        _show(study)
+    if out is not None:
+        wrote(_draw(study, Path(out), style, formats, elements))
+
+
+def _check_drawing(style: str, formats: str) -> None:
+    """Wrong names are found before the counting starts."""
+    from iosim.plots.files import check_formats
+    from iosim.plots.style import find_style
+
+    find_style(style)
+    check_formats(split(formats))
+
+
+def _draw(study: BoundStudy, out: Path, style: str, formats: str, elements: bool) -> list[Path]:
+    from iosim.plots.bound import gap_by_sram, traffic_by_head_dim, traffic_by_seq, traffic_by_sram
+    from iosim.plots.files import csv_text, save, write_bytes
+    from iosim.plots.style import find_style
+
+    look = find_style(style)
+    plots = (
+        traffic_by_sram(study, look, elements=elements),
+        traffic_by_seq(study, look),
+        traffic_by_head_dim(study, look),
+        gap_by_sram(study, look, elements=elements),
+    )
+    paths = [path for plot in plots for path in save(plot, out / plot.name, split(formats))]
+    for name in ("exponents", "constants", "crossings", "gaps"):
+        paths.append(write_bytes(out / f"{name}.csv", csv_text(study.tables()[name]).encode()))
+    return paths
+
+
+def _show(study: BoundStudy) -> None:
+    from iosim.units import format_bytes
+
+    p = study.problem
+    print(
+        f"N = {p.seq_q}, d = {p.head_dim}, {p.heads} heads, batch {p.batch}, {p.dtype_k}, mask {p.mask}; "
+        f"{study.profile}, M = {format_bytes(study.sram_bytes)} a thread block"
+    )
+    print("\nExponents, fitted on counted elements")
+    print_table(
+        ["algorithm", "series", "N", "d", "M", "R²", "where", "points"],
+        [
+            [
+                f.algorithm,
+                f.series,
+                f"{f.exponent_n:+.3f}",
+                f"{f.exponent_d:+.3f}",
+                f"{f.exponent_m:+.3f}",
+                f"{f.r_squared:.6f}",
+                f.where,
+                str(f.points),
+            ]
+            for f in study.laws.fits
+        ],
+        right=(2, 3, 4, 5, 7),
+    )
+    for grid in dict.fromkeys(f"{f.where}: {f.grid}" for f in study.laws.fits):
+        print(f"  {grid}")
+    print("\nConstants, in units of N²d²/M elements")
+    print_table(
+        ["algorithm", "tiles", "constant", "over the grid"],
+        [
+            [c.algorithm, c.tiles, f"{c.value:.3f}", f"{c.smallest:.3f} to {c.largest:.3f}"]
+            for c in study.laws.constants
+        ],
+        right=(2,),
+    )
+    print("\nCrossings with standard attention's 4 N²")
+    print_table(
+        ["algorithm", "tiles", "d", "M, elements", "M / d²"],
+        [
+            [c.algorithm, c.tiles, str(c.head_dim), f"{c.sram_elements:,}", f"{c.over_d_squared:.3f}"]
+            for c in study.laws.crossings
+        ],
+        right=(2, 3, 4),
+    )
+    print("\nIn words")
+    for sentence in study.sentences:
+        print(f"- {sentence}")

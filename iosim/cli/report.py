@@ -1,0 +1,101 @@
+"""`iosim report`: the whole study as one folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from iosim.cli.drawing import Formats, StyleName, say, split
+from iosim.cli.options import (
+    HARDWARE,
+    OUTPUT,
+    PROBLEM,
+    AsJson,
+    Heads,
+    Overrides,
+    ProblemOptions,
+    Sram,
+    Text,
+    with_options,
+)
+from iosim.cli.output import print_json, warn
+from iosim.errors import UsageError
+
+DEFAULT_SEQ = "8192"
+DEFAULT_HW = "a100-sxm-80gb,h100-sxm"
+DEFAULT_OUT = "iosim-report"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportProblem(ProblemOptions):
+    """The problem options with the report's own defaults."""
+
+    heads: Heads = "32"
+    seq: Annotated[
+        Text,
+        typer.Option(
+            "--seq",
+            metavar="SIZE",
+            help=f"Queries and keys of a sequence [{DEFAULT_SEQ}].",
+            rich_help_panel=PROBLEM,
+        ),
+    ] = None
+
+    def filled(self) -> ProblemOptions:
+        """With the default length where none was given."""
+        given = (self.seq, self.seq_q, self.seq_k)
+        return replace(self, seq=DEFAULT_SEQ) if given == (None, None, None) else self
+
+
+@with_options
+def report(
+    *,
+    problem: ReportProblem,
+    hw: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--hw",
+            "--gpu",
+            metavar="NAME",
+            help=f"Profiles or YAML files; a comma list, or repeated [{DEFAULT_HW}].",
+            rich_help_panel=HARDWARE,
+        ),
+    ] = None,
+    sram: Sram = None,
+    overrides: Overrides = None,
+    out: Annotated[
+        str, typer.Option("--out", metavar="DIR", help="The report's folder.", rich_help_panel=OUTPUT)
+    ] = DEFAULT_OUT,
+    style: StyleName = "screen",
+    formats: Formats = "png,svg,pdf",
+    as_json: AsJson = False,
+) -> None:
+    """Count, check the bound, draw, and write report.html, report.md, report.json, tables and figures."""
+    from iosim.plots.files import check_formats
+    from iosim.plots.style import find_style
+    from iosim.report import build_report, report_files, write_folder
+    from iosim.units import parse_sram
+
+    look, kinds = find_style(style), check_formats(split(formats))
+    asked = problem.filled().problem()
+    warnings: list[str] = []
+    M = None if sram is None else parse_sram(sram, asked.dtype_k.itemsize, warnings)
+    names = split(",".join(hw) if hw else DEFAULT_HW)
+    if not names or len(set(names)) < len(names):
+        raise UsageError("--hw: give one or more profiles, each once")
+    warn(warnings)
+    folder = Path(out)
+    write_folder(folder, {})  # an unwritable folder is found before the work
+    done = build_report(asked, names, look, sram_bytes=M, overrides=overrides or (), progress=say)
+    paths = write_folder(folder, report_files(done, kinds, progress=say))
+    if as_json:
+        print_json(done.to_dict())
+        return
+    print(f"Workload: {done.workload}")
+    print(f"Hardware: {', '.join(part.profile.name for part in done.parts)}")
+    for answer in done.answers:
+        print(f"- {answer}")
+    print(f"\n{len(paths)} files in {folder}; start with {folder / 'report.html'}")

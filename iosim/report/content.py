@@ -1,0 +1,246 @@
+"""What a report says: records, studies, tables, figures and answers for one problem on several GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from iosim.analysis import analyze
+from iosim.errors import TileError
+from iosim.hardware import HardwareProfile, load_profile
+from iosim.plots.bound import BOUND_FIGURES, problem_text
+from iosim.plots.files import Plot
+from iosim.plots.style import Style
+from iosim.plots.tensors import bytes_by_tensor
+from iosim.problem import AttentionProblem
+from iosim.results import RunRecord
+from iosim.scaling import BoundStudy, Laws, find_laws, study_bound
+from iosim.scaling.sentences import power
+from iosim.units import format_bytes
+
+DEFAULT_PROBLEM = AttentionProblem.of(batch=1, heads=32, seq=8192, head_dim=128, dtype="fp16")
+DEFAULT_PROFILES = ("a100-sxm-80gb", "h100-sxm")
+ALGORITHMS = ("standard", "flash1", "flash2", "seed_flash", "small_cache")
+SHOWN = ("standard", "flash1", "flash2")
+GRANULARITY = 16
+TILE_RUNS = (
+    ("flash1", "paper", "paper"),
+    ("flash1", "best", "paper"),
+    ("flash1", "best", "kernel"),
+    ("flash2", "paper", "paper"),
+    ("flash2", "best", "paper"),
+    ("flash2", "best", "kernel"),
+)
+"""Algorithm, tile rule, footprint model."""
+
+NOT_MODELLED = (
+    "What the L2 cache saves: the bytes here reach the SMs; at HBM they are fewer where L2 holds K and V.",
+    "Time: no roofline, no schedule of thread blocks, no overlap of copies, matmuls and exponentials.",
+    "The backward pass, decoding with split keys, paged and block-sparse attention.",
+    "Facts of production kernels: padded tiles, packed heads, spilled registers.",
+)
+PROFILE_KEYS = (
+    "memory.sram.per_block",
+    "memory.sram.per_sm",
+    "memory.registers.per_sm",
+    "compute.sm_count",
+    "memory.l2.capacity",
+    "memory.hbm.bandwidth",
+)
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPart:
+    """Everything about one GPU."""
+
+    profile: HardwareProfile
+    sram_bytes: int
+    records: tuple[RunRecord, ...]
+    tiles: pd.DataFrame
+    study: BoundStudy
+    plots: tuple[Plot, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One problem on several GPUs."""
+
+    problem: AttentionProblem
+    laws: Laws
+    parts: tuple[GpuPart, ...]
+    answers: tuple[str, ...]
+
+    @property
+    def workload(self) -> str:
+        """The problem in one line."""
+        p = self.problem
+        heads = f"{p.heads} heads" + (f" on {p.kv_heads} kv heads" if p.kv_heads != p.heads else "")
+        length = f"N = {p.seq_q:,}" + (f" queries, {p.seq_k:,} keys" if p.seq_q != p.seq_k else "")
+        width = f"d = {p.head_dim}" + (f", dv = {p.value_dim}" if p.value_dim != p.head_dim else "")
+        return f"batch {p.batch}, {heads}, {length}, {width}, {p.dtype_k}, mask {p.mask}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "schema_version": 1,
+            "workload": self.workload,
+            "problem": self.problem.to_dict(),
+            "answers": list(self.answers),
+            "not_modelled": list(NOT_MODELLED),
+            "gpus": [
+                {
+                    "profile": part.profile.to_dict(),
+                    "sram_bytes": part.sram_bytes,
+                    "runs": [record.to_dict() for record in part.records],
+                    "bound": part.study.to_dict(),
+                }
+                for part in self.parts
+            ],
+        }
+
+
+def build_report(
+    problem: AttentionProblem,
+    profiles: Sequence[str],
+    style: Style,
+    *,
+    sram_bytes: int | None = None,
+    overrides: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Report:
+    """Count, study and draw; nothing is written. Errors: `UsageError` and its kinds."""
+    tell = progress or (lambda _: None)
+    gpus = [load_profile(name, overrides) for name in profiles]
+    tell("exponents, constants and crossings")
+    laws = find_laws()
+    parts = tuple(_part(problem, gpu, style, sram_bytes, laws, tell) for gpu in gpus)
+    return Report(problem=problem, laws=laws, parts=parts, answers=tuple(_answers(problem, laws, parts)))
+
+
+def _part(
+    problem: AttentionProblem,
+    gpu: HardwareProfile,
+    style: Style,
+    sram_bytes: int | None,
+    laws: Laws,
+    tell: Progress,
+) -> GpuPart:
+    M = gpu.sram_per_block_bytes if sram_bytes is None else sram_bytes
+    records = tuple(
+        r for name in ALGORITHMS if (r := _run(problem, gpu, name, "best", "paper", M)) is not None
+    )
+    study = study_bound(problem, gpu, sram_bytes=M, laws=laws, progress=tell)
+    tell(f"figures of {gpu.name}")
+    shown = [r for r in records if r.algorithm in SHOWN]
+    details = (
+        f"{problem_text(problem)}; {gpu.name}, M = {format_bytes(M)}, best tiles in steps of {GRANULARITY}"
+    )
+    plots = (bytes_by_tensor(shown, style, details), *(draw(study, style) for draw in BOUND_FIGURES))
+    return GpuPart(
+        profile=gpu, sram_bytes=M, records=records, tiles=_tiles(problem, gpu, M), study=study, plots=plots
+    )
+
+
+def _run(
+    problem: AttentionProblem, gpu: HardwareProfile, algorithm: str, tiles: str, model: str, sram_bytes: int
+) -> RunRecord | None:
+    """A record, or None where no tile fits."""
+    try:
+        return analyze(
+            problem,
+            algorithm,
+            tiles=tiles,
+            profile=gpu,
+            footprint_model=model,
+            granularity=GRANULARITY,
+            sram_bytes=sram_bytes,
+        )
+    except TileError:
+        return None
+
+
+def _tiles(problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int) -> pd.DataFrame:
+    rows = []
+    for algorithm, rule, model in TILE_RUNS:
+        record = _run(problem, gpu, algorithm, rule, model, sram_bytes)
+        rows.append(
+            {
+                "algorithm": algorithm,
+                "tiles": rule,
+                "footprint": model,
+                "tile": str(record.tiles) if record else "none fits",
+                "live_bytes": record.sram.live_bytes if record else None,
+                "register_bytes": record.sram.register_bytes if record else None,
+                "capacity_bytes": sram_bytes,
+                "sm_bytes": record.traffic.total_bytes if record else None,
+            }
+        )
+    table = pd.DataFrame(rows)
+    return table.astype(dict.fromkeys(("live_bytes", "register_bytes", "sm_bytes"), "Int64"))
+
+
+def traffic_table(records: Sequence[RunRecord]) -> pd.DataFrame:
+    """One row an algorithm: tile, bytes of each tensor, totals, bounds, gap."""
+    tensors = list(dict.fromkeys(t.tensor for r in records for t in r.traffic_by_tensor))
+    rows = []
+    for record in records:
+        moved = {t.tensor: t.read_bytes + t.write_bytes for t in record.traffic_by_tensor}
+        total, bound = record.traffic.total_bytes, record.theory.lower_bound_bytes
+        rows.append(
+            {
+                "algorithm": record.algorithm,
+                "tile": str(record.tiles) if record.tiles else "none",
+                **{f"{t}_bytes": moved.get(t, 0) for t in tensors},
+                "sm_read_bytes": record.traffic.sm_read_bytes,
+                "sm_write_bytes": record.traffic.sm_write_bytes,
+                "sm_bytes": total,
+                "compulsory_bytes": record.theory.compulsory_bytes,
+                "lower_bound_bytes": bound,
+                "gap": total / bound if bound else None,
+                "fits": record.sram.fits,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _answers(problem: AttentionProblem, laws: Laws, parts: Sequence[GpuPart]) -> list[str]:
+    """The few sentences at the top."""
+    out = []
+    for part in parts:
+        by_name = {record.algorithm: record for record in part.records}
+        base, best = by_name["standard"], by_name.get("flash2")
+        if best is None:
+            out.append(f"On {part.profile.name} no tile of flash2 fits in {format_bytes(part.sram_bytes)}.")
+            continue
+        moved, least = best.traffic.total_bytes, best.theory.compulsory_bytes
+        times = base.traffic.total_bytes / moved
+        out.append(
+            f"On {part.profile.name} (M = {format_bytes(part.sram_bytes)} a thread block) FlashAttention-2 moves "
+            f"{format_bytes(moved, decimal=True)} into and out of the SMs with {best.tiles} tiles; idealised standard "
+            f"attention moves {format_bytes(base.traffic.total_bytes, decimal=True)}, {times:.2f} times as much. "
+            f"Each tensor moved once is {format_bytes(least, decimal=True)}; the strongest lower bound at this M is "
+            f"{format_bytes(best.theory.lower_bound_bytes, decimal=True)}, so the gap is "
+            f"{moved / best.theory.lower_bound_bytes:.2f}."
+        )
+    fits = {(f.algorithm, f.series): f for f in laws.fits}
+    two = fits[("flash2", "matrix elements")]
+    paper = {c.algorithm: c.value for c in laws.constants if c.tiles == "paper"}
+    best_tiles = {c.algorithm: c.value for c in laws.constants if c.tiles == "best"}
+    law = ", ".join(
+        (power("N", two.exponent_n), power("d", two.exponent_d), power("M", two.exponent_m)),
+    )
+    out.append(
+        f"Traffic does fall as N²d²/M: fitted on counted elements, FlashAttention-2 goes as {law}. The constant is "
+        f"{paper['flash1']:.2f} (FlashAttention-1) and {paper['flash2']:.2f} (FlashAttention-2) with the paper's "
+        f"tiles, {best_tiles['flash1']:.2f} and {best_tiles['flash2']:.2f} with the best."
+    )
+    out.append(parts[0].study.sentences[0])
+    checked = sum(len(part.study.gaps) + len(part.study.by_sram) for part in parts)
+    below = sum(part.study.under_a_bound for part in parts)
+    found = "None" if below == 0 else f"{below} (an error in the model)"
+    out.append(f"{found} of {checked:,} counts on the grids of N, d and M lies under a valid lower bound.")
+    return out
