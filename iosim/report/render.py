@@ -16,6 +16,8 @@ from iosim.report.content import NOT_MODELLED, PROFILE_KEYS, GpuPart, Report, tr
 from iosim.scaling.study import records
 from iosim.units import format_bytes
 
+Tables = dict[str, tuple[pd.DataFrame, str]]
+
 LATEX_ROWS = 40  # longer tables are data, not something to paste into a paper
 
 EXPONENT_COLUMNS = [
@@ -65,9 +67,9 @@ def figure_stem(part: GpuPart, plot: Plot) -> str:
     return f"{part.profile.name}_{plot.name}"
 
 
-def report_tables(report: Report) -> dict[str, tuple[pd.DataFrame, str]]:
+def report_tables(report: Report) -> Tables:
     """Every table with its caption."""
-    out: dict[str, tuple[pd.DataFrame, str]] = {}
+    out: Tables = {}
     if report.parts:
         laws = report.parts[0].study.tables()
         out["exponents"] = (
@@ -109,9 +111,7 @@ def _environment(*, html: bool) -> Environment:
     return environment
 
 
-def _view(
-    report: Report, svgs: dict[str, str], tables: dict[str, tuple[pd.DataFrame, str]]
-) -> dict[str, Any]:
+def _view(report: Report, svgs: dict[str, str], tables: Tables, formats: Sequence[str]) -> dict[str, Any]:
     return {
         "workload": report.workload,
         "hardware": [part.profile.name for part in report.parts],
@@ -126,9 +126,7 @@ def _view(
     }
 
 
-def _gpu_view(
-    part: GpuPart, svgs: dict[str, str], tables: dict[str, tuple[pd.DataFrame, str]]
-) -> dict[str, Any]:
+def _gpu_view(part: GpuPart, svgs: dict[str, str], tables: Tables) -> dict[str, Any]:
     name = part.profile.name
     quantities = [part.profile.quantities[key] for key in PROFILE_KEYS if key in part.profile.quantities]
     return {
