@@ -24,6 +24,7 @@ ROOMS = (
     "theory",  # a side branch: see ONLY below
     "onchip",  # shared memory and special functions of a thread block
     "results",  # records
+    "kernels",  # facts about production kernels
     "memory",  # caches and schedules
     "roofline",  # time
     "tuning",  # tiles from M
@@ -34,6 +35,7 @@ ROOMS = (
     "sweep",  # many runs
     "sweep_file",  # kept on disk, resumable
     "scaling",  # fitted exponents
+    "levels",  # the bytes at every level of one run
     "audit",  # predicted against measured
     "plots",  # records -> figures
     "report",  # records and figures -> a folder
