@@ -50,7 +50,7 @@ def bound(
     from iosim.scaling import study_bound
 
     asked = problem.problem()
-    warnings: list[str] = []
+    warnings = problem.remarks()
     gpu = load_profile(hardware.hw, hardware.overrides or ())
     M = hardware.sram_bytes(asked, warnings)
     also = split(algorithm)
@@ -96,6 +96,10 @@ def _draw(study: BoundStudy, out: Path, style: str, formats: str, elements: bool
     return paths
 
 
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-0.000", "+0.000")
+
+
 def _show(study: BoundStudy) -> None:
     from iosim.units import format_bytes
 
@@ -111,9 +115,9 @@ def _show(study: BoundStudy) -> None:
             [
                 f.algorithm,
                 f.series,
-                f"{f.exponent_n:+.3f}",
-                f"{f.exponent_d:+.3f}",
-                f"{f.exponent_m:+.3f}",
+                _signed(f.exponent_n),
+                _signed(f.exponent_d),
+                _signed(f.exponent_m),
                 f"{f.r_squared:.6f}",
                 f.where,
                 str(f.points),

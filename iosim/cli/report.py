@@ -14,7 +14,6 @@ from iosim.cli.options import (
     OUTPUT,
     PROBLEM,
     AsJson,
-    Heads,
     Overrides,
     ProblemOptions,
     Sram,
@@ -25,6 +24,7 @@ from iosim.cli.output import print_json, warn
 from iosim.errors import UsageError
 
 DEFAULT_SEQ = "8192"
+DEFAULT_HEADS = "32"
 DEFAULT_HW = "a100-sxm-80gb,h100-sxm"
 DEFAULT_OUT = "iosim-report"
 
@@ -33,7 +33,12 @@ DEFAULT_OUT = "iosim-report"
 class ReportProblem(ProblemOptions):
     """The problem options with the report's own defaults."""
 
-    heads: Heads = "32"
+    heads: Annotated[
+        Text,
+        typer.Option(
+            "--heads", metavar="SIZE", help=f"Query heads [{DEFAULT_HEADS}].", rich_help_panel=PROBLEM
+        ),
+    ] = None
     seq: Annotated[
         Text,
         typer.Option(
@@ -45,9 +50,10 @@ class ReportProblem(ProblemOptions):
     ] = None
 
     def filled(self) -> ProblemOptions:
-        """With the default length where none was given."""
+        """With the default length and heads where neither the user nor a model gave any."""
         given = (self.seq, self.seq_q, self.seq_k)
-        return replace(self, seq=DEFAULT_SEQ) if given == (None, None, None) else self
+        out = replace(self, seq=DEFAULT_SEQ) if given == (None, None, None) else self
+        return replace(out, heads=DEFAULT_HEADS) if (out.heads, out.model) == (None, None) else out
 
 
 @with_options
@@ -76,12 +82,12 @@ def report(
     """Count, check the bound, draw, and write report.html, report.md, report.json, tables and figures."""
     from iosim.plots.files import check_formats
     from iosim.plots.style import find_style
-    from iosim.report import build_report, report_files, write_folder
+    from iosim.report import build_report, report_files, workload_text, write_folder
     from iosim.units import parse_sram
 
     look, kinds = find_style(style), check_formats(split(formats))
     asked = problem.filled().problem()
-    warnings: list[str] = []
+    warnings = problem.remarks()
     M = None if sram is None else parse_sram(sram, asked.dtype_k.itemsize, warnings)
     names = split(",".join(hw) if hw else DEFAULT_HW)
     if not names or len(set(names)) < len(names):
@@ -89,13 +95,13 @@ def report(
     warn(warnings)
     folder = Path(out)
     write_folder(folder, {})  # an unwritable folder is found before the work
+    if not as_json:
+        print(f"Workload: {workload_text(asked)}\nHardware: {', '.join(names)}", flush=True)
     done = build_report(asked, names, look, sram_bytes=M, overrides=overrides or (), progress=say)
     paths = write_folder(folder, report_files(done, kinds, progress=say))
     if as_json:
         print_json(done.to_dict())
         return
-    print(f"Workload: {done.workload}")
-    print(f"Hardware: {', '.join(part.profile.name for part in done.parts)}")
     for answer in done.answers:
         print(f"- {answer}")
     print(f"\n{len(paths)} files in {folder}; start with {folder / 'report.html'}")

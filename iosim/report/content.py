@@ -77,11 +77,7 @@ class Report:
     @property
     def workload(self) -> str:
         """The problem in one line."""
-        p = self.problem
-        heads = f"{p.heads} heads" + (f" on {p.kv_heads} kv heads" if p.kv_heads != p.heads else "")
-        length = f"N = {p.seq_q:,}" + (f" queries, {p.seq_k:,} keys" if p.seq_q != p.seq_k else "")
-        width = f"d = {p.head_dim}" + (f", dv = {p.value_dim}" if p.value_dim != p.head_dim else "")
-        return f"batch {p.batch}, {heads}, {length}, {width}, {p.dtype_k}, mask {p.mask}"
+        return workload_text(self.problem)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -101,6 +97,18 @@ class Report:
                 for part in self.parts
             ],
         }
+
+
+def workload_text(p: AttentionProblem) -> str:
+    """A problem in one line, with nothing left out."""
+    heads = f"{p.heads} heads" + (f" on {p.kv_heads} kv heads" if p.kv_heads != p.heads else "")
+    length = f"N = {p.seq_q:,}" + (f" queries, {p.seq_k:,} keys" if p.seq_q != p.seq_k else "")
+    width = f"d = {p.head_dim}" + (f", dv = {p.value_dim}" if p.value_dim != p.head_dim else "")
+    types = {p.dtype_q, p.dtype_k, p.dtype_v, p.dtype_o}
+    named = (
+        f"Q {p.dtype_q}, K {p.dtype_k}, V {p.dtype_v}, O {p.dtype_o}" if len(types) > 1 else str(p.dtype_q)
+    )
+    return f"batch {p.batch}, {heads}, {length}, {width}, {named}, mask {p.mask}"
 
 
 def build_report(
