@@ -18,6 +18,7 @@ ROOMS = (
     "resources",  # finds packaged data
     "problem",  # what is computed
     "hardware",  # on what
+    "models",  # shapes of published models
     "program",  # the grammar of tile programs
     "algorithms",  # one tile program each
     "interpret",  # the readings of a program

@@ -32,6 +32,7 @@ COMMANDS = {
     "plot": Entry("plot", "plot", "Figures from a saved sweep."),
     "report": Entry("report", "report", "The whole study as one folder: HTML, Markdown, tables, figures."),
     "hw": Entry("hw", "hw_app", "Hardware profiles: list, show, check, diff."),
+    "models": Entry("models", "models_app", "Attention shapes of published models, for --model."),
     "algorithms": Entry("algorithms", "algorithms_app", "The algorithms, their sources and options."),
 }
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
 
 import typer
 
@@ -19,9 +19,11 @@ from iosim.problem import MAX_SIZE, AttentionProblem
 
 if TYPE_CHECKING:
     from iosim.algorithms.registry import Algorithm
+    from iosim.models import ModelShape
 
 DEFAULT_SEQ = 4096
-DEFAULT_HEAD_DIM = 128
+DEFAULTS = {"heads": "1", "head_dim": "128", "mask": "none", "dtype": "fp16"}
+"""What holds where neither the command line nor a model says anything."""
 
 PROBLEM, ALGORITHM, HARDWARE, OUTPUT = "Problem", "Algorithm", "Hardware", "Output"
 _SUFFIXES = {"": 1, "k": 1024, "m": 1024**2}
@@ -41,28 +43,38 @@ def _hardware(*names: str, help: str, metavar: str | None = None) -> Any:
 
 Text = str | None
 
+Model = Annotated[
+    Text,
+    _problem(
+        "--model",
+        metavar="NAME",
+        help="Fill heads, kv-heads, head-dim, window and dtype: `iosim models list`, or a config.json.",
+    ),
+]
 Batch = Annotated[str, _problem("--batch", help="Sequences in the batch. Sizes take K and M: 8K is 8192.")]
-Heads = Annotated[str, _problem("--heads", help="Query heads.")]
+Heads = Annotated[Text, _problem("--heads", help="Query heads [1].")]
 KvHeads = Annotated[
     Text, _problem("--kv-heads", help="Key/value heads; a divisor of the query heads [heads].")
 ]
 Seq = Annotated[Text, _problem("--seq", help=f"Queries and keys of a sequence [{DEFAULT_SEQ}].")]
 SeqQ = Annotated[Text, _problem("--seq-q", help="Queries of a sequence, instead of --seq.")]
 SeqK = Annotated[Text, _problem("--seq-k", help="Keys of a sequence, instead of --seq.")]
-HeadDim = Annotated[str, _problem("--head-dim", help="Elements of a query and a key of one head.")]
+HeadDim = Annotated[Text, _problem("--head-dim", help="Elements of a query and a key of one head [128].")]
 ValueDim = Annotated[Text, _problem("--value-dim", help="Elements of a value of one head [head-dim].")]
 MaskText = Annotated[
-    str,
+    Text,
     _problem(
-        "--mask", metavar="MASK", help="none, causal (bottom-right) or window:W (causal, the last W keys)."
+        "--mask",
+        metavar="MASK",
+        help="none, causal (bottom-right) or window:W (causal, the last W keys) [none].",
     ),
 ]
 Scale = Annotated[
     float | None, _problem("--scale", metavar="NUMBER", help="Factor on the scores [1/sqrt(head-dim)].")
 ]
 DTypeText = Annotated[
-    str,
-    _problem("--dtype", metavar="DTYPE", help="Q, K, V and O: fp64 fp32 tf32 bf16 fp16 fp8 int8."),
+    Text,
+    _problem("--dtype", metavar="DTYPE", help="Q, K, V and O: fp64 fp32 tf32 bf16 fp16 fp8 int8 [fp16]."),
 ]
 DTypeQ = Annotated[Text, _problem("--dtype-q", metavar="DTYPE", help="Q [dtype].")]
 DTypeK = Annotated[Text, _problem("--dtype-k", metavar="DTYPE", help="K [dtype].")]
@@ -113,6 +125,10 @@ AdditiveMask = Annotated[
 Dropout = Annotated[
     bool, _algorithm("--dropout", help="standard: drop probabilities in a kernel of its own.")
 ]
+Pass = Annotated[
+    Text,
+    _algorithm("--pass", metavar="PASS", help="standard, flash1, flash2: fwd, bwd or fwd+bwd [fwd]."),
+]
 Flash1Variant = Annotated[
     Text,
     _algorithm("--flash1-variant", metavar="KIND", help="flash1: literal or skip-first-read [literal]."),
@@ -162,27 +178,51 @@ def _maybe_size(option: str, text: str | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemOptions:
-    """What is computed, as text from the command line."""
+    """What is computed, as text from the command line; None where nothing was said."""
 
+    model: Model = None
     batch: Batch = "1"
-    heads: Heads = "1"
+    heads: Heads = None
     kv_heads: KvHeads = None
     seq: Seq = None
     seq_q: SeqQ = None
     seq_k: SeqK = None
-    head_dim: HeadDim = str(DEFAULT_HEAD_DIM)
+    head_dim: HeadDim = None
     value_dim: ValueDim = None
-    mask: MaskText = "none"
+    mask: MaskText = None
     scale: Scale = None
-    dtype: DTypeText = "fp16"
+    dtype: DTypeText = None
     dtype_q: DTypeQ = None
     dtype_k: DTypeK = None
     dtype_v: DTypeV = None
     dtype_o: DTypeO = None
     dtype_acc: DTypeAcc = "fp32"
 
+    def shape(self) -> ModelShape | None:
+        """The model that was named; `UsageError` lists the known ones."""
+        if self.model is None:
+            return None
+        from iosim.models import find_model
+
+        return find_model(self.model)
+
+    def remarks(self) -> list[str]:
+        """What the model leaves open or had to derive."""
+        shape = self.shape()
+        return [] if shape is None else shape.remarks(set(self._given()))
+
+    def _given(self) -> dict[str, Any]:
+        return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
+
+    def completed(self) -> Self:
+        """The options with what was given first, then what the model says, then the defaults."""
+        shape, given = self.shape(), self._given()
+        filled = {} if shape is None else shape.fills(set(given))
+        return replace(self, **{**DEFAULTS, **filled, **given})
+
     def problem(self) -> AttentionProblem:
         """The problem; `UsageError` names the option that is wrong."""
+        full = self.completed()
         seq, seq_q, seq_k = (
             _maybe_size(name, text)
             for name, text in (("seq", self.seq), ("seq-q", self.seq_q), ("seq-k", self.seq_k))
@@ -193,19 +233,19 @@ class ProblemOptions:
             seq=seq,
             seq_q=seq_q,
             seq_k=seq_k,
-            batch=parse_size("batch", self.batch),
-            heads=parse_size("heads", self.heads),
-            kv_heads=_maybe_size("kv-heads", self.kv_heads),
-            head_dim=parse_size("head-dim", self.head_dim),
-            value_dim=_maybe_size("value-dim", self.value_dim),
-            mask=self.mask,
-            scale=self.scale,
-            dtype=self.dtype,
-            dtype_q=self.dtype_q,
-            dtype_k=self.dtype_k,
-            dtype_v=self.dtype_v,
-            dtype_o=self.dtype_o,
-            dtype_acc=self.dtype_acc,
+            batch=parse_size("batch", full.batch),
+            heads=parse_size("heads", full.heads or ""),
+            kv_heads=_maybe_size("kv-heads", full.kv_heads),
+            head_dim=parse_size("head-dim", full.head_dim or ""),
+            value_dim=_maybe_size("value-dim", full.value_dim),
+            mask=full.mask or "",
+            scale=full.scale,
+            dtype=full.dtype or "",
+            dtype_q=full.dtype_q,
+            dtype_k=full.dtype_k,
+            dtype_v=full.dtype_v,
+            dtype_o=full.dtype_o,
+            dtype_acc=full.dtype_acc,
         )
 
 
@@ -221,6 +261,7 @@ class VariantOptions:
     flash1_variant: Flash1Variant = None
     lse: Lse = False
     save_stats: SaveStats = None
+    pass_: Pass = None
 
     def given(self) -> dict[str, tuple[str, str]]:
         """What was asked for: the algorithm's name of the option -> (the command line's name, value)."""
@@ -228,7 +269,7 @@ class VariantOptions:
         for item in fields(self):
             value = getattr(self, item.name)
             if value is not None and value is not False:
-                flag = f"--{item.name.replace('_', '-')}"
+                flag = f"--{item.name.rstrip('_').replace('_', '-')}"
                 name = next((n for n, renamed in _RENAMED.items() if renamed == flag), flag[2:])
                 out[name] = (flag, "on" if value is True else str(value))
         return out

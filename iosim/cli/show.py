@@ -56,7 +56,7 @@ def show(
         raise UsageError(f"ALGORITHM: show takes one, got {algorithm!r}")
     (options,) = variants.options_for(chosen)
     with quiet_stdout():
-        record = record_of(asked, chosen[0], options, tiling, hardware)
+        record = record_of(asked, chosen[0], options, tiling, hardware, remarks=problem.remarks())
     program = chosen[0].program(asked.mask.kind, record.options)
     tile = record.tiles or untiled(record.options, asked.seq_k)
     rows = costed_listing(program, bind(asked, tile))

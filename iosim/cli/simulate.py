@@ -50,7 +50,8 @@ def simulate(
             for item, name, own in zip(chosen, names, options, strict=True)
         ]
         records = [
-            record_of(asked, item, own, tiling, hardware) for item, own in zip(chosen, options, strict=True)
+            record_of(asked, item, own, tiling, hardware, remarks=problem.remarks())
+            for item, own in zip(chosen, options, strict=True)
         ]
     if as_json:
         out = [record.to_dict() | check for record, check in zip(records, checks, strict=True)]
@@ -80,11 +81,12 @@ def record_of(
     options: dict[str, str],
     tiling: TileOptions,
     hardware: HardwareOptions,
+    remarks: Sequence[str] = (),
 ) -> RunRecord:
-    """The record of one algorithm, with warnings about the command line's own options added."""
+    """The record of one algorithm, with `remarks` and warnings about the command line's own options added."""
     from iosim.analysis import analyze
 
-    said: list[str] = []
+    said = list(remarks)
     sram_bytes = hardware.sram_bytes(problem, said)
 
     def run(overrides: Sequence[str]) -> RunRecord:

@@ -63,8 +63,8 @@ def sweep(
     from iosim.sweep import sweep as run
     from iosim.sweep_file import sweep_to_file
 
-    warnings: list[str] = []
-    grid = _grid(problem, algorithm, tiling, variants, hardware, warnings)
+    warnings = problem.remarks()
+    grid = _grid(problem.completed(), algorithm, tiling, variants, hardware, warnings)
     warn(warnings)
     with progress_bar("sweep", len(grid)) as progress:
         if out is None:
@@ -130,7 +130,7 @@ def _grid(
         return (None,) if text is None else sizes(name, text)
 
     dtypes = {
-        f"dtype_{t}": given if (given := getattr(problem, f"dtype_{t}")) is not None else problem.dtype
+        f"dtype_{t}": given if (given := getattr(problem, f"dtype_{t}")) is not None else problem.dtype or ""
         for t in "qkvo"
     }
     width = DType.parse(dtypes["dtype_k"]).itemsize
@@ -142,12 +142,12 @@ def _grid(
     return Grid(
         algorithm=names,
         profile=_words("hw", hardware.hw),
-        mask=_words("mask", problem.mask),
+        mask=_words("mask", problem.mask or ""),
         tiles=_words("tiles", tiling.tiles),
         batch=sizes("batch", problem.batch),
-        heads=sizes("heads", problem.heads),
+        heads=sizes("heads", problem.heads or ""),
         kv_heads=maybe("kv-heads", problem.kv_heads),
-        head_dim=sizes("head-dim", problem.head_dim),
+        head_dim=sizes("head-dim", problem.head_dim or ""),
         value_dim=maybe("value-dim", problem.value_dim),
         seq=None if seq is None else sizes("seq", seq),
         seq_q=None if problem.seq_q is None else sizes("seq-q", problem.seq_q),
