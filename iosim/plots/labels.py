@@ -19,6 +19,7 @@ _STEP_PT = 3.0  # curves are followed in steps of this
 _GAP_PT = 2.2  # between a label and its curve
 _CLEAR_PT = 1.4  # around a label nothing is drawn
 _FAR_PT = 9.0  # no label stands farther from its curve
+_CROWDED_PT = 3.0
 _AMBIGUOUS = 40.0
 _SIDES = ((0, 1), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0))
 
@@ -123,6 +124,7 @@ def _best_spot(scene: _Scene, own: int, width: float, height: float) -> tuple[fl
     any_gap = np.min([far, *(g for k, g in enumerate(gaps) if k != own)], axis=0)
     foreign = [g for k, g in enumerate(gaps) if _foreign(scene.lines[own], scene.lines[k])]
     other_gap = np.min([far, *foreign], axis=0)
+    at_end &= not _crowded_end(scene, own)
     cost = own_gap + side * 0.2 * scene.scale + np.maximum(0, 8 * scene.scale - any_gap)
     cost = cost + _AMBIGUOUS * scene.scale * (~at_end & (other_gap < own_gap + scene.scale))
     over = (any_gap < clear) | (own_gap < clear) | (own_gap > _FAR_PT * scene.scale)
@@ -131,6 +133,16 @@ def _best_spot(scene: _Scene, own: int, width: float, height: float) -> tuple[fl
     if not np.isfinite(cost[best]) or cost[best] >= _AMBIGUOUS * scene.scale:
         return None
     return float(centres[best, 0]), float(centres[best, 1])
+
+
+def _crowded_end(scene: _Scene, own: int) -> bool:
+    """Whether another curve passes the right end of this one so closely that a label there could mean either."""
+    end = scene.paths[own][-1]
+    return any(
+        float(np.hypot(*(path - end).T).min()) < _CROWDED_PT * scene.scale
+        for line, path in zip(scene.lines, scene.paths, strict=True)
+        if len(path) and _foreign(scene.lines[own], line)
+    )
 
 
 def _foreign(own: Line, other: Line) -> bool:

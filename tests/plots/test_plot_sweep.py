@@ -1,0 +1,112 @@
+"""Curves from a saved sweep: axes in whole decades, long names, and errors that say what to do."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+
+from iosim.errors import UsageError
+from iosim.plots.axes import SRAM_RANGE_BYTES, decades
+from iosim.plots.lines import plot_sweep
+from iosim.plots.style import PAPER, SCREEN, Style
+
+
+def sweep_table(algorithms: list[str], factor: int = 1) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "algorithm": a,
+                "seq_q": n,
+                "head_dim": d,
+                "sram_bytes": 65536,
+                "sm_read_bytes": factor * (k + 1) * n * n * d,
+                "sm_write_bytes": n * d,
+            }
+            for k, a in enumerate(algorithms)
+            for n in (512, 1024, 2048)
+            for d in (64, 128)
+        ]
+    )
+
+
+@pytest.mark.parametrize("style", [SCREEN, PAPER])
+def test_twelve_long_names_neither_overlap_nor_leave_the_figure(style: Style) -> None:
+    """Report B44: long names, many curves; every name is readable, and the data is in the plot's table."""
+    names = [f"kernel_{k:02d}_with_a_name_that_goes_on_and_on_and_on_and_on_{k}" for k in range(12)]
+    table = sweep_table(names)
+    plot = plot_sweep(table, style, x="seq_q", where={"head_dim": "64"})
+    figure = plot.figure
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    figure.draw(renderer)
+    width, height = figure.get_window_extent().width, figure.get_window_extent().height
+    texts = [t for legend in figure.legends for t in legend.get_texts()] + list(figure.axes[0].texts)
+    assert len(texts) == 12
+    boxes = [t.get_window_extent(renderer) for t in texts]
+    for k, a in enumerate(boxes):
+        assert min(a.x0, a.y0) >= 0
+        assert a.x1 <= width
+        assert a.y1 <= height
+        assert not any(a.overlaps(b) for b in boxes[:k])
+    assert len(plot.data) == 12 * 3
+
+
+def test_axes_are_whole_decades_and_the_same_for_near_results() -> None:
+    """Report B43: two plots of one kind compare, because their axes do not follow the data."""
+    one, two = (
+        plot_sweep(sweep_table(["flash1", "flash2"], f), SCREEN, x="seq_q", where={"head_dim": "64"})
+        for f in (4, 5)
+    )
+    assert one.figure.axes[0].get_ylim() == two.figure.axes[0].get_ylim()
+    assert one.figure.axes[0].get_xlim() == two.figure.axes[0].get_xlim()
+    low, high = one.figure.axes[0].get_ylim()
+    assert math.log10(low) == pytest.approx(round(math.log10(low)))
+    assert math.log10(high) == pytest.approx(round(math.log10(high)))
+    assert one.data["sm_bytes"].between(low, high).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [([1], (1, 10)), ([10], (10, 100)), ([9.99, 11], (1, 100)), ([1e3, 1e6], (1e3, 1e6)), ([0, 5], (1, 10))],
+)
+def test_decades(values: list[float], ends: tuple[float, float]) -> None:
+    assert decades(values) == pytest.approx(ends)
+
+
+def test_the_sram_axis_never_moves() -> None:
+    table = sweep_table(["flash2"])
+    table["sram_bytes"] = range(32768, 32768 + len(table))
+    plot = plot_sweep(table, SCREEN, x="sram_bytes", y="sm_read_bytes")
+    assert plot.figure.axes[0].get_xlim() == pytest.approx(SRAM_RANGE_BYTES)
+
+
+def test_sm_bytes_is_reads_and_writes() -> None:
+    table = sweep_table(["flash2"])
+    plot = plot_sweep(table, SCREEN, x="seq_q", by=["algorithm", "head_dim"])
+    assert plot.data["sm_bytes"].sum() == table["sm_read_bytes"].sum() + table["sm_write_bytes"].sum()
+    assert "bytes" in plot.figure.axes[0].get_ylabel()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"x": "seqq"}, "did you mean 'seq_q'"),
+        ({"x": "seq_q", "y": "colour"}, "has no column 'colour'; it has: algorithm"),
+        ({"x": "seq_q"}, "head_dim varies too: add it to --by, or fix it with --where"),
+        ({"x": "seq_q", "by": []}, "algorithm, head_dim varies too"),
+        ({"x": "seq_q", "where": {"head_dim": "7"}}, "no row has head_dim=7; it has: 128, 64"),
+        ({"x": "seq_q", "y": "algorithm"}, "no row has both seq_q and algorithm"),
+    ],
+)
+def test_errors_say_what_to_do(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plot_sweep(sweep_table(["flash1", "flash2"]), SCREEN, **arguments)  # type: ignore[arg-type]
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_too_many_curves_are_refused() -> None:
+    table = sweep_table([f"a{k}" for k in range(30)])
+    with pytest.raises(UsageError, match="30 curves are too many"):
+        plot_sweep(table, SCREEN, x="seq_q", where={"head_dim": "64"})
