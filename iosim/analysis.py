@@ -24,6 +24,7 @@ from iosim.results import (
     WorkCount,
     in_order,
 )
+from iosim.theory.backward_bounds import backward_bounds, both_bounds
 from iosim.theory.bounds import Bound, bounds, ideal_reads_sram_bytes, strongest
 from iosim.theory.closed_forms import closed_form
 from iosim.theory.softmax import SOFTMAX_COSTS
@@ -74,7 +75,7 @@ def analyze(
         profile_sha256=gpu.sha256,
         traffic=_traffic(tally),
         traffic_by_tensor=_by_tensor(tally),
-        work=_work(problem, chosen, tally),
+        work=_work(problem, chosen, resolved, tally),
         sram=_sram(placed, chip),
         theory=theory,
         warnings=(*gpu.warnings, *placed.warnings, *_remarks(chosen, problem, resolved, placed, chip)),
@@ -101,17 +102,26 @@ def _by_tensor(tally: Tally) -> tuple[TensorTraffic, ...]:
     )
 
 
-def useful_flops(problem: AttentionProblem, algorithm: Algorithm) -> int:
-    """Matmul flops of the unmasked pairs; of all pairs for the plain matmul, which sees no mask."""
+PASS_MATMULS = {"fwd": 2, "bwd": 4, "fwd+bwd": 6}
+"""Matmuls that a pass cannot do without; each flash backward computes S once more, which is executed, not useful."""
+
+
+def useful_flops(problem: AttentionProblem, algorithm: Algorithm, options: Mapping[str, str]) -> int:
+    """Matmul flops of the unmasked pairs; of all pairs for the plain matmul, which sees no mask.
+
+    Forward two matmuls, backward four: scores computed again in a backward are executed but not useful.
+    """
     p = problem
     if algorithm.computes == "scores":
         return 2 * p.head_dim * p.seq_q * p.seq_k * p.heads * p.batch
-    return p.useful_flops
+    return p.useful_flops * PASS_MATMULS[options.get("pass", "fwd")] // 2
 
 
-def _work(problem: AttentionProblem, algorithm: Algorithm, tally: Tally) -> WorkCount:
+def _work(
+    problem: AttentionProblem, algorithm: Algorithm, options: Mapping[str, str], tally: Tally
+) -> WorkCount:
     return WorkCount(
-        useful_flops=useful_flops(problem, algorithm),
+        useful_flops=useful_flops(problem, algorithm, options),
         executed_flops=int(tally.tensor_flops),
         tensor_flops=int(tally.tensor_flops),
         vector_flops=int(tally.vector_flops),
@@ -154,7 +164,14 @@ def theory_beside(
 ) -> Theory:
     """Closed form, compulsory bytes and bounds for one run, from the formulas alone."""
     matmul_only = algorithm.computes == "scores"
-    found = bounds(problem, sram_bytes, spills_scores=program.spills_scores, matmul_only=matmul_only)
+    spills = program.spills_scores
+    match options.get("pass", "fwd"):
+        case "bwd":
+            found = backward_bounds(problem, sram_bytes, spills_scores=spills)
+        case "fwd+bwd":
+            found = both_bounds(problem, sram_bytes, spills_scores=spills)
+        case _:
+            found = bounds(problem, sram_bytes, spills_scores=spills, matmul_only=matmul_only)
     # a program that does not fit in M may move less than any that does: bounds in M say nothing about it
     if not fits and not (algorithm.idealised and sram_bytes >= ideal_reads_sram_bytes(problem)):
         found = [_excused(b) if b.valid and b.name in ("fused", "matmul") else b for b in found]
@@ -197,14 +214,18 @@ def _remarks(
 
 
 def _notes(options: Mapping[str, str]) -> dict[str, Any]:
-    """Passes and accesses an element of the chosen softmax, where there is one to choose."""
-    if "softmax" not in options:
-        return {}
-    cost = SOFTMAX_COSTS[options["softmax"]]
-    return {
-        "softmax": {
+    """What the chosen options mean: passes of the softmax, matmuls of the pass."""
+    out: dict[str, Any] = {}
+    if "softmax" in options:
+        cost = SOFTMAX_COSTS[options["softmax"]]
+        out["softmax"] = {
             "variant": options["softmax"],
             "passes": cost.passes,
             "accesses_per_element": cost.accesses,
         }
-    }
+    if "pass" in options:
+        chosen = options["pass"]
+        again = chosen != "fwd" and "softmax" not in options  # only standard attention keeps P
+        needed = PASS_MATMULS[chosen]
+        out["pass"] = {"name": chosen, "matmuls": needed + again, "recomputed_matmuls": int(again)}
+    return out

@@ -84,9 +84,9 @@ def place(
         if tiles not in tuning.TILE_RULES:
             warnings.append(f"tiles: {algorithm.name} has no tiles to choose; {tiles} is ignored")
     else:
-        shown = bound = _shape(algorithm, program, problem, tiles, chip)
+        shown = bound = _shape(algorithm, program, problem, tiles, options, chip)
         if tiles == "paper-literal":
-            warnings += _literal_warnings(algorithm, problem, chip.sram_bytes)
+            warnings += _literal_warnings(algorithm, problem, options, chip.sram_bytes)
     held = footprint(program, chip.model, bind(problem, bound))
     fits = chip.holds(held)
     if algorithm.tiled and not fits:
@@ -100,7 +100,12 @@ _ONE = TileShape(rows=1, cols=1)
 
 
 def _shape(
-    algorithm: Algorithm, program: Program, problem: AttentionProblem, tiles: str | TileShape, chip: Chip
+    algorithm: Algorithm,
+    program: Program,
+    problem: AttentionProblem,
+    tiles: str | TileShape,
+    options: Mapping[str, str],
+    chip: Chip,
 ) -> TileShape:
     if isinstance(tiles, TileShape):
         return tiles
@@ -112,7 +117,11 @@ def _shape(
     if tiles in tuning.TILE_RULES:
         literal = tiles == "paper-literal"
         rows, cols = tuning.paper_tiles(
-            algorithm.outer, bind(problem, _ONE), chip.sram_bytes, literal=literal
+            algorithm.outer_of(options),
+            bind(problem, _ONE),
+            chip.sram_bytes,
+            literal=literal,
+            backward=options.get("pass", "fwd") != "fwd",
         )
         return TileShape(rows=int(rows), cols=int(cols))
     return TileShape.parse(tiles)
@@ -125,9 +134,11 @@ def _best(
     return TileShape(rows=int(rows[0]), cols=int(cols[0])) if rows[0] else None
 
 
-def _literal_warnings(algorithm: Algorithm, problem: AttentionProblem, sram_bytes: int) -> list[str]:
+def _literal_warnings(
+    algorithm: Algorithm, problem: AttentionProblem, options: Mapping[str, str], sram_bytes: int
+) -> list[str]:
     d = problem.head_dim
-    if algorithm.outer == "k" or sram_bytes // problem.dtype_k.itemsize <= 4 * d * d:
+    if algorithm.outer_of(options) == "k" or sram_bytes // problem.dtype_k.itemsize <= 4 * d * d:
         return []
     text = (
         f"tiles: under the printed rule Br stays at d = {d} once M > 4d² = {4 * d * d} elements, so the traffic of "

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA_VERSION = 1
-TENSOR_ORDER = ("Q", "K", "V", "O", "S", "P", "LSE", "M", "L")
+TENSOR_ORDER = (*("Q", "K", "V", "O", "S", "P", "LSE", "M", "L"), *("dO", "dQ", "dK", "dV", "D", "dP", "dS"))
 
 
 def in_order(tensors: Iterable[str]) -> list[str]:

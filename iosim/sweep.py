@@ -190,7 +190,13 @@ def _tiles(
         return tuning.best_tiles(program, limit, binding, grid.granularity)
     if rule in tuning.TILE_RULES:
         literal = rule == "paper-literal"
-        asked = tuning.paper_tiles(algorithm.outer, binding, limit.sram_bytes, literal=literal)
+        asked = tuning.paper_tiles(
+            algorithm.outer_of(options),
+            binding,
+            limit.sram_bytes,
+            literal=literal,
+            backward=options.get("pass", "fwd") != "fwd",
+        )
     else:
         shape = TileShape.parse(rule)
         asked = (shape.rows, shape.cols)
@@ -236,7 +242,7 @@ def _finish(
         "tile_rows": shown.rows if shown else None,
         "tile_cols": shown.cols if shown else None,
         "fits": fits,
-        "useful_flops": useful_flops(problem, algorithm),
+        "useful_flops": useful_flops(problem, algorithm, options),
         **{name: getattr(theory, name) for name in _THEORY},
     }
 

@@ -54,16 +54,19 @@ def step(granularity: int, model: str) -> int:
 
 
 def paper_tiles(
-    outer: str, binding: Mapping[str, Number], sram_bytes: Number, *, literal: bool
+    outer: str, binding: Mapping[str, Number], sram_bytes: Number, *, literal: bool, backward: bool = False
 ) -> tuple[Number, Number]:
     """The rule of FlashAttention, Algorithm 1, line 1, as (rows, cols).
 
     M in elements of K's dtype; ⌊M/4d⌋ rows of the outer operand, at most d of the inner one. With d ≠ dv, 4d is
     read as 2(d + dv). `literal`: the printed ceilings, and the roles of the printed loop order (outer K and V)
-    for every algorithm.
+    for every algorithm. `backward`: twice as many tiles are on chip (the gradients too), so 8d instead of 4d;
+    Algorithm 4 prints 4d, with which they do not fit.
     """
     M = np.asarray(sram_bytes) // np.asarray(binding["s_k"])
     per_row = 2 * (np.asarray(binding["d"]) + np.asarray(binding["dv"]))
+    if backward and not literal:
+        per_row = 2 * per_row
     block = np.maximum(1, -(-M // per_row) if literal else M // per_row)
     inner = np.minimum(block, np.asarray(binding["d"]))
     return (inner, block) if outer == "k" or literal else (block, inner)

@@ -1,4 +1,4 @@
-"""FlashAttention-1, forward (Dao et al. 2022, Algorithm 1): outer loop over K and V, inner over Q.
+"""FlashAttention-1 (Dao et al. 2022), forward (Algorithm 1): outer loop over K and V, inner over Q.
 
                 Q_i, O_i, l_i, m_i           one thread block a head keeps K_j and V_j on chip and
               ┌───┬───┬───┬───┐              walks all of Q; the output and its row statistics go
@@ -14,19 +14,28 @@ from __future__ import annotations
 
 from math import inf
 
+from iosim.algorithms.flash1_backward import flash1_backward
+from iosim.algorithms.flash1_loops import row_tiles, seen_before, unseen_row_tiles
 from iosim.program.builder import Builder
-from iosim.program.expr import Expr, cdiv, maximum, minimum, param
+from iosim.program.expr import cdiv
 from iosim.program.ir import Region, Span, Tensor
 
 
 def flash1(p: Builder) -> None:
-    """FlashAttention-1 forward; option variant = literal | skip-first-read."""
+    """FlashAttention-1; options variant = literal | skip-first-read, pass = fwd | bwd | fwd+bwd."""
+    if p.options["pass"] != "bwd":
+        _forward(p)
+    if p.options["pass"] != "fwd":
+        flash1_backward(p)
+
+
+def _forward(p: Builder) -> None:
     Q, K, V, O, M, L = p.tensors("Q K V O M L")
     literal = p.options["variant"] == "literal"
     for _ in p.kernel(p.name):
         for _ in p.heads():
             p.line("2")
-            for i in p.loop("i", 0, cdiv(p.N, p.Br) if literal else _unseen_row_tiles(p)):
+            for i in p.loop("i", 0, cdiv(p.N, p.Br) if literal else unseen_row_tiles(p)):
                 _initialise(p, O.tile(i), M, L)
             p.line("5")
             first_key_tile, key_tiles = p.key_tiles(Span.whole(p.N))
@@ -35,36 +44,9 @@ def flash1(p: Builder) -> None:
                 k = p.load("K_j", K.tile(j))
                 v = p.load("V_j", V.tile(j))
                 first, last = p.query_tiles(k.rows)
-                seen = last if literal else _seen_before(p, j, first, last)
-                for i, fresh in _row_tiles(p, first, seen, last, literal):
+                seen = last if literal else seen_before(p, j, first, last)
+                for i, fresh in row_tiles(p, first, seen, last, literal):
                     _visit(p, (Q.tile(i), O.tile(i), M.tile(i), L.tile(i)), k, v, fresh=fresh)
-
-
-def _row_tiles(p: Builder, first: Expr, seen: Expr, last: Expr, literal: bool):  # type: ignore[no-untyped-def]
-    """The inner loop: row tiles seen before, and then those at their first visit (none when literal)."""
-    p.line("7")
-    for i in p.loop("i", first, seen):
-        yield i, False
-    if not literal:
-        for i in p.loop("i", maximum(first, seen), last):
-            yield i, True
-
-
-def _seen_before(p: Builder, j: Expr, first: Expr, last: Expr) -> Expr:
-    """Past the last row tile that an earlier key tile visited: none at j = 0, all later unless a window moves on."""
-    row_tiles = cdiv(p.N, p.Br)
-    old = j * row_tiles
-    if p.mask_kind == "window":
-        reach = cdiv(maximum(0, j * p.Bc - (p.Nk - p.N) + param("w") - 1), p.Br)
-        old = minimum(old, reach)
-    return maximum(first, minimum(old, last))
-
-
-def _unseen_row_tiles(p: Builder) -> Expr:
-    """Row tiles that no key tile visits: under a causal mask, whole tiles of the first N − Nk queries."""
-    if p.mask_kind == "none":
-        return minimum(0, p.N)
-    return maximum(0, p.N - p.Nk) // p.Br
 
 
 def _initialise(p: Builder, o: Region, M: Tensor, L: Tensor) -> None:

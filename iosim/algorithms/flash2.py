@@ -1,4 +1,4 @@
-"""FlashAttention-2, forward (Dao 2023, Algorithm 1): outer loop over Q, inner over K and V.
+"""FlashAttention-2 (Dao 2023), forward (Algorithm 1): outer loop over Q, inner over K and V.
 
               K_j, V_j  (Bc rows)            a thread block owns one row tile i of one head;
             ┌───┬───┬───┬───┐                K and V stream past it, O_i stays on chip
@@ -14,11 +14,19 @@ from __future__ import annotations
 
 from math import inf
 
+from iosim.algorithms.flash2_backward import flash2_backward
 from iosim.program.builder import Builder
 
 
 def flash2(p: Builder) -> None:
-    """FlashAttention-2 forward; option lse = off | on."""
+    """FlashAttention-2; options lse = off | on, pass = fwd | bwd | fwd+bwd (whose forward writes the log-sum-exp)."""
+    if p.options["pass"] != "bwd":
+        _forward(p)
+    if p.options["pass"] != "fwd":
+        flash2_backward(p)
+
+
+def _forward(p: Builder) -> None:
     Q, K, V, O = p.tensors("Q K V O")
     for i in p.blocks(Q):
         p.line("4")
@@ -44,7 +52,7 @@ def flash2(p: Builder) -> None:
             p.set(m, m_new)
         p.line("12")
         p.store(O.tile(i), acc * p.reciprocal(l))
-        if p.options["lse"] == "on":
+        if p.options["lse"] == "on" or p.options["pass"] != "fwd":
             p.line("13")
             (LSE,) = p.tensors("LSE")
             p.store(LSE.tile(i), m + p.log(l))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -36,6 +36,7 @@ class Algorithm:
 
     `tiled`: its Br x Bc is the user's to choose. `outer`: the tensor of its outer loop (q or k), which decides how
     the paper's tile rule reads. `computes`: attention, or scores (Q Kᵀ alone). `scaled`: applies the softmax scale.
+    `conflict`: what is wrong with a set of options, if anything.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Algorithm:
     scaled: bool = True
     user_defined: bool = False
     idealised: bool = False
+    conflict: Callable[[Mapping[str, str]], str | None] = lambda options: None
 
     def resolve(self, given: Mapping[str, str]) -> dict[str, str]:
         """Every option with its value; unknown options and values are errors that list what is allowed."""
@@ -63,7 +65,13 @@ class Algorithm:
             elif value not in option.values:
                 raise UsageError(f"{name}: {value!r} is not one of {', '.join(option.values)}")
             chosen[name] = value
+        if why := self.conflict(chosen):
+            raise UsageError(f"{self.name}: {why}")
         return chosen
+
+    def outer_of(self, options: Mapping[str, str]) -> str:
+        """The tensor of the outer loop under these options: every backward goes over K and V outside."""
+        return "k" if options.get("pass", "fwd") != "fwd" else self.outer
 
     def program(self, mask_kind: str, options: Mapping[str, str]) -> Program:
         """The tile program for one kind of mask and resolved options; built once, sizes left open."""
@@ -77,13 +85,24 @@ def _build(
     return build(function, name, mask_kind, dict(options))
 
 
+def _standard_conflict(options: Mapping[str, str]) -> str | None:
+    forward_only = {"gemm-tiles": "off", "scale-pass": "off", "dropout": "off"}
+    given = [name for name, default in forward_only.items() if options[name] != default]
+    if options["pass"] != "fwd" and given:
+        return f"{given[0]} belongs to the forward pass alone; leave it out, or use pass=fwd"
+    return None
+
+
 _OFF_ON = ("off", "on")
+_PASS = Option(
+    values=("fwd", "bwd", "fwd+bwd"), help="forward, backward (from what a forward saved), or both"
+)
 _SHIPPED = [
     Algorithm(
         name="standard",
         function=standard,
         summary="three kernels, S and P in slow memory (idealised: each matmul reads each operand once)",
-        source="Dao et al. 2022, Algorithm 0",
+        source="Dao et al. 2022, Algorithms 0 and 3",
         tiled=False,
         idealised=True,
         options={
@@ -94,7 +113,9 @@ _SHIPPED = [
             "scale-pass": Option(values=_OFF_ON, help="scale S in a kernel of its own"),
             "additive-mask": Option(values=_OFF_ON, help="add a mask tensor to S in a kernel of its own"),
             "dropout": Option(values=_OFF_ON, help="drop entries of P in a kernel of its own"),
+            "pass": _PASS,
         },
+        conflict=_standard_conflict,
     ),
     Algorithm(
         name="online_attention",
@@ -107,20 +128,24 @@ _SHIPPED = [
         name="flash1",
         function=flash1,
         summary="outer K and V, inner Q; O, m and l go through slow memory each pass",
-        source="Dao et al. 2022, Algorithm 1",
+        source="Dao et al. 2022, Algorithms 1 and 4",
         outer="k",
         options={
             "variant": Option(
                 values=("literal", "skip-first-read"), help="store and read back the initial zeros"
-            )
+            ),
+            "pass": _PASS,
         },
     ),
     Algorithm(
         name="flash2",
         function=flash2,
         summary="outer Q, inner K and V; O stays on chip, one rescale at the end",
-        source="Dao 2023, Algorithm 1",
-        options={"lse": Option(values=_OFF_ON, help="write the log-sum-exp, 4 bytes a row")},
+        source="Dao 2023, Algorithms 1 and 2",
+        options={
+            "lse": Option(values=_OFF_ON, help="write the log-sum-exp, 4 bytes a row"),
+            "pass": _PASS,
+        },
     ),
     Algorithm(
         name="seed_flash",

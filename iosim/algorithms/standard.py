@@ -1,4 +1,4 @@
-"""Standard attention (Dao et al. 2022, Algorithm 0): three kernels, with S and P in slow memory.
+"""Standard attention (Dao et al. 2022), forward (Algorithm 0): three kernels, with S and P in slow memory.
 
     Q, K ──[scores]──> S ──[softmax]──> P ──[output]──> O        N x Nk each for S and P
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
+from iosim.algorithms.standard_backward import standard_backward
 from iosim.program.builder import Builder, Value
 from iosim.program.expr import Expr, cdiv, const
 from iosim.program.ir import Span, Tensor
@@ -22,9 +23,16 @@ DROPOUT_RATE = 0.1
 
 
 def standard(p: Builder) -> None:
-    """Standard attention; options softmax, gemm-tiles, scale-pass, additive-mask, dropout."""
-    Q, K, V, O = p.tensors("Q K V O")
-    S, P = p.scratch("S"), p.scratch("P")
+    """Standard attention; options softmax, gemm-tiles, scale-pass, additive-mask, dropout, pass."""
+    if p.options["pass"] != "bwd":
+        _forward(p)
+    if p.options["pass"] != "fwd":
+        standard_backward(p)
+
+
+def _forward(p: Builder) -> None:
+    Q, K, V, O, P = p.tensors("Q K V O P")
+    S = p.scratch("S")
     p.line("1")
     scores = _tiled_scores if p.options["gemm-tiles"] != "off" else _ideal_scores
     scores(p, Q, K, S)

@@ -25,8 +25,6 @@ from iosim.program.expr import (
     index,
     is_const,
     lift,
-    maximum,
-    minimum,
     param,
     product,
 )
@@ -48,6 +46,7 @@ from iosim.program.ir import (
 from iosim.program.ops import find_op
 from iosim.program.tensors import attention_tensors
 from iosim.program.value import Value
+from iosim.program.visible import keys_seen, queries_seeing
 
 __all__ = ["Builder", "ProgramFunction", "Value", "build"]
 from iosim.program.wording import apply_text, matmul_text
@@ -216,21 +215,11 @@ class Builder:
 
     def key_range(self, rows: Span) -> tuple[Expr, Expr]:
         """First and past-the-last key that some query of `rows` sees under the mask."""
-        if self.mask_kind == "none":
-            return const(0), self.Nk
-        offset = self.Nk - self.N
-        first = maximum(0, rows.start + offset - param("w") + 1) if self.mask_kind == "window" else const(0)
-        return first, maximum(0, rows.stop + offset)
+        return keys_seen(self.mask_kind, rows)
 
     def query_range(self, keys: Span) -> tuple[Expr, Expr]:
         """First and past-the-last query that sees some key of `keys`."""
-        if self.mask_kind == "none":
-            return const(0), self.N
-        offset = self.Nk - self.N
-        last = self.N
-        if self.mask_kind == "window":
-            last = minimum(self.N, maximum(0, keys.stop - offset + param("w") - 1))
-        return maximum(0, keys.start - offset), last
+        return queries_seeing(self.mask_kind, keys)
 
     def key_tiles(self, rows: Span) -> tuple[Expr, Expr]:
         """The key tiles (of Bc) that some query of `rows` sees; whole tiles outside are skipped."""
@@ -294,8 +283,7 @@ class Builder:
         counted = operands[0].cols if rule.per == "in" else cols
         cost = product([rule.cost, rows.length, counted.length])
         text = apply_text(rule.symbol, [o.text for o in operands])
-        spans = (rows, cols) if name in ("mask", "keep") else None
-        return self._compute(name, operands, rows, cols, cost, text, number=number, spans=spans)
+        return self._compute(name, operands, rows, cols, cost, text, number=number, spans=(rows, cols))
 
     def maximum(self, a: Value, b: Value) -> Value:
         """The larger of two, element by element."""

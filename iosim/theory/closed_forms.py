@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from iosim.errors import UsageError
 from iosim.problem import AttentionProblem, TileShape
+from iosim.theory.backward_forms import backward_form
 from iosim.theory.softmax import SOFTMAX_COSTS
 from iosim.theory.tile_sums import ceil_div, tile_sums
 
@@ -54,9 +55,23 @@ def closed_form(
     form = _FORMS.get(algorithm)
     if form is None:
         return None
-    reads, writes = form(problem, tiles, _with_defaults(algorithm, options or {}))
-    copies = problem.batch * problem.heads
-    return ClosedForm(read_bytes=_scaled(reads, copies), write_bytes=_scaled(writes, copies))
+    chosen = _with_defaults(algorithm, options or {})
+    passes = chosen.get("pass", "fwd")
+    reads: Bytes = {}
+    writes: Bytes = {}
+    if passes != "bwd":
+        forward = form(problem, tiles, chosen)
+        copies = problem.batch * problem.heads
+        reads, writes = (_scaled(part, copies) for part in forward)
+    if passes != "fwd":
+        skip = chosen.get("variant") == "skip-first-read"
+        backward = backward_form(algorithm, problem, tiles, skip_first_read=skip)
+        reads, writes = (_plus(a, b) for a, b in zip((reads, writes), backward, strict=True))
+    return ClosedForm(read_bytes=reads, write_bytes=writes)
+
+
+def _plus(a: Bytes, b: Bytes) -> Bytes:
+    return {tensor: a.get(tensor, 0) + b.get(tensor, 0) for tensor in {**a, **b}}
 
 
 def _scaled(per_head: Bytes, copies: int) -> Bytes:
@@ -64,17 +79,19 @@ def _scaled(per_head: Bytes, copies: int) -> Bytes:
 
 
 SWITCH = ("off", "on")
+PASSES = ("fwd", "bwd", "fwd+bwd")
 OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
-    "flash2": {"lse": SWITCH},
+    "flash2": {"lse": SWITCH, "pass": PASSES},
     "seed_flash": {"save-stats": ("m+l", "none", "lse")},
     "online_attention": {},
-    "flash1": {"variant": ("literal", "skip-first-read")},
+    "flash1": {"variant": ("literal", "skip-first-read"), "pass": PASSES},
     "standard": {
         "softmax": ("fused", "naive", "safe", "online"),
         "gemm-tiles": ("off", "ROWSxCOLS"),
         "scale-pass": SWITCH,
         "additive-mask": SWITCH,
         "dropout": SWITCH,
+        "pass": PASSES,
     },
     "small_cache": {},
     "gemm": {},
@@ -100,7 +117,8 @@ def _need_tiles(algorithm: str, tiles: TileShape | None) -> TileShape:
 
 
 def _flash2(p: AttentionProblem, tiles: TileShape | None, options: Options) -> tuple[Bytes, Bytes]:
-    saved = ("LSE",) if options["lse"] == "on" else ()
+    needed = options["lse"] == "on" or options["pass"] != "fwd"  # the backward reads it
+    saved = ("LSE",) if needed else ()
     return _outer_q(p, _need_tiles("flash2", tiles), saved)
 
 

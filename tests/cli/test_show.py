@@ -62,7 +62,7 @@ def test_bad_words_to_show(iosim: Run, words: str, said: str) -> None:
 
 def test_algorithms_list_names_sources_and_options(iosim: Run) -> None:
     out = iosim("algorithms list").out
-    assert "Dao et al. 2022, Algorithm 1" in out
+    assert "Dao et al. 2022, Algorithms 1 and 4" in out
     (row,) = [line for line in out.splitlines() if "--flash1-variant" in line]
     assert "literal, skip-first-read" in row
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from iosim.algorithms.registry import ALGORITHMS, Algorithm
 from iosim.algorithms.standard import DROPOUT_RATE
+from iosim.analysis import useful_flops
 from iosim.interpret.binding import bind
 from iosim.interpret.count import count
 from iosim.interpret.footprint import MODELS, footprint
@@ -25,6 +26,7 @@ from iosim.program.evaluate import evaluate
 from iosim.program.ir import Program
 from iosim.theory.closed_forms import closed_form
 from iosim.theory.reference import reference_attention
+from iosim.theory.reference_backward import reference_gradients
 
 SIZES = st.integers(1, 19)
 DTYPES = st.sampled_from(["fp8", "fp16", "fp32", "fp64"])
@@ -33,9 +35,28 @@ TILES = st.builds(lambda rows, cols: TileShape(rows=rows, cols=cols), st.integer
 
 
 def _variants(algorithm: Algorithm) -> list[dict[str, str]]:
-    """Every combination of an algorithm's options; a tile-valued option also with a small ragged tile."""
+    """Sets of options in which every two values of two options meet; a tile-valued one also with a ragged tile.
+
+    All combinations would grow with every option; a mistake needs two that meet, seldom three.
+    """
     values = [o.values + (("3x5",) if o.takes_tile else ()) for o in algorithm.options.values()]
-    return [dict(zip(algorithm.options, chosen, strict=True)) for chosen in itertools.product(*values)]
+    allowed = [chosen for chosen in itertools.product(*values) if _allowed(algorithm, chosen)]
+    unmet = {pair for chosen in allowed for pair in _pairs(chosen)}
+    picked = []
+    while unmet:
+        best = max(allowed, key=lambda chosen: len(unmet & _pairs(chosen)))
+        unmet -= _pairs(best)
+        picked.append(dict(zip(algorithm.options, best, strict=True)))
+    return picked or [{}]
+
+
+def _allowed(algorithm: Algorithm, chosen: tuple[str, ...]) -> bool:
+    return algorithm.conflict(dict(zip(algorithm.options, chosen, strict=True))) is None
+
+
+def _pairs(chosen: tuple[str, ...]) -> set[tuple[tuple[int, str], ...]]:
+    """Every two of the choices; the choice itself where there is only one option."""
+    return set(itertools.combinations(enumerate(chosen), min(2, len(chosen))))
 
 
 CASES = [
@@ -90,29 +111,42 @@ def test_the_program_computes_what_the_reference_computes(algorithm, options, pr
         "K": random.standard_normal((problem.batch, problem.kv_heads, problem.seq_k, problem.head_dim)),
         "V": random.standard_normal((problem.batch, problem.kv_heads, problem.seq_k, problem.value_dim)),
         "MASK": random.standard_normal((*shape_q[:3], problem.seq_k)),
+        "dO": random.standard_normal((*shape_q[:3], problem.value_dim)),
     }
     keep = random.random((*shape_q[:3], problem.seq_k)) >= DROPOUT_RATE
+    bias = inputs["MASK"] if options.get("additive-mask") == "on" else None
+    scale = problem.softmax_scale if algorithm.scaled else 1.0
+    saved = reference_gradients(
+        *(inputs[name] for name in ("Q", "K", "V", "dO")), mask=problem.mask, scale=scale, bias=bias
+    )
+    inputs |= {"O": saved.o, "P": saved.p}
+    inputs |= {"M": saved.m[..., None], "L": saved.l[..., None], "LSE": saved.lse[..., None]}
     got = run(_program(algorithm, options, problem), problem, tiles, inputs, keep=keep)
     if algorithm.computes == "scores":
         K = np.repeat(inputs["K"], problem.group_size, axis=1)
         assert np.abs(got["S"] - inputs["Q"] @ K.swapaxes(-1, -2)).max() < 1e-12
+        return
+    if "dQ" in got:
+        for name, gradient in (("dQ", saved.dq), ("dK", saved.dk), ("dV", saved.dv)):
+            assert np.abs(got[name] - gradient).max() < 1e-11
+    if "O" not in got:
         return
     want, lse = reference_attention(
         inputs["Q"],
         inputs["K"],
         inputs["V"],
         mask=problem.mask,
-        scale=problem.softmax_scale if algorithm.scaled else 1.0,
-        bias=inputs["MASK"] if options.get("additive-mask") == "on" else None,
+        scale=scale,
+        bias=bias,
         keep=keep / (1 - DROPOUT_RATE) if options.get("dropout") == "on" else None,
         return_lse=True,
     )
     assert np.abs(got["O"] - want).max() < 1e-12
-    saved = got["LSE"] if "LSE" in got else got["M"] + _log(got["L"]) if "M" in got else None
-    if saved is not None:
-        assert np.array_equal(np.isneginf(saved[..., 0]), np.isneginf(lse))
+    stored = got["LSE"] if "LSE" in got else got["M"] + _log(got["L"]) if "M" in got else None
+    if stored is not None:
+        assert np.array_equal(np.isneginf(stored[..., 0]), np.isneginf(lse))
         seen = np.isfinite(lse)
-        assert np.allclose(saved[..., 0][seen], lse[seen], rtol=0, atol=1e-12)
+        assert np.allclose(stored[..., 0][seen], lse[seen], rtol=0, atol=1e-12)
 
 
 def _log(l):
@@ -198,7 +232,11 @@ def test_executed_flops_cover_the_useful_ones(algorithm, options, problem, tiles
     tally = count(
         _program(algorithm, options, problem), bind(problem, _bound_tiles(algorithm, options, tiles))
     )
-    useful = problem.useful_flops if algorithm.computes == "attention" else 0
+    if algorithm.computes != "attention":
+        return
+    useful = useful_flops(problem, algorithm, options)
     assert tally.tensor_flops >= useful
-    if problem.mask.kind == "none" and algorithm.computes == "attention":
-        assert tally.tensor_flops == useful
+    if problem.mask.kind == "none":
+        again = options.get("pass", "fwd") != "fwd" and algorithm.name != "standard"  # S, once more
+        pairs = problem.pairs * problem.heads * problem.batch
+        assert tally.tensor_flops == useful + again * 2 * problem.head_dim * pairs

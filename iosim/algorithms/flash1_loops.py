@@ -1,0 +1,35 @@
+"""The inner loop of FlashAttention-1, forward and backward: row tiles seen before, and those at their first visit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from iosim.program.builder import Builder
+from iosim.program.expr import Expr, cdiv, maximum, minimum, param
+
+
+def row_tiles(p: Builder, first: Expr, seen: Expr, last: Expr, literal: bool) -> Iterator[tuple[Expr, bool]]:
+    """The inner loop: row tiles seen before, and then those at their first visit (none when literal)."""
+    p.line("7")
+    for i in p.loop("i", first, seen):
+        yield i, False
+    if not literal:
+        for i in p.loop("i", maximum(first, seen), last):
+            yield i, True
+
+
+def seen_before(p: Builder, j: Expr, first: Expr, last: Expr) -> Expr:
+    """Past the last row tile that an earlier key tile visited: none at j = 0, all later unless a window moves on."""
+    row_tiles = cdiv(p.N, p.Br)
+    old = j * row_tiles
+    if p.mask_kind == "window":
+        reach = cdiv(maximum(0, j * p.Bc - (p.Nk - p.N) + param("w") - 1), p.Br)
+        old = minimum(old, reach)
+    return maximum(first, minimum(old, last))
+
+
+def unseen_row_tiles(p: Builder) -> Expr:
+    """Row tiles that no key tile visits: under a causal mask, whole tiles of the first N − Nk queries."""
+    if p.mask_kind == "none":
+        return minimum(0, p.N)
+    return maximum(0, p.N - p.Nk) // p.Br

@@ -1,0 +1,32 @@
+"""Which rows of K some rows of Q see under a mask, and the other way round, as first and past-the-last index.
+
+Query row r stands at key r + Nk − N (bottom-right aligned).
+"""
+
+from __future__ import annotations
+
+from iosim.program.expr import Expr, const, maximum, minimum, param
+from iosim.program.ir import Span
+
+_N, _NK, _WINDOW = param("N"), param("Nk"), param("w")
+Range = tuple[Expr, Expr]
+
+
+def keys_seen(mask_kind: str, rows: Span) -> Range:
+    """The keys that some query of `rows` sees."""
+    if mask_kind == "none":
+        return const(0), _NK
+    offset = _NK - _N
+    first = maximum(0, rows.start + offset - _WINDOW + 1) if mask_kind == "window" else const(0)
+    return first, maximum(0, rows.stop + offset)
+
+
+def queries_seeing(mask_kind: str, keys: Span) -> Range:
+    """The queries that see some key of `keys`."""
+    if mask_kind == "none":
+        return const(0), _N
+    offset = _NK - _N
+    last = _N
+    if mask_kind == "window":
+        last = minimum(_N, maximum(0, keys.stop - offset + _WINDOW - 1))
+    return maximum(0, keys.start - offset), last
