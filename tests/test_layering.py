@@ -23,6 +23,7 @@ ROOMS = (
     "algorithms",  # one tile program each
     "interpret",  # the readings of a program
     "theory",  # a side branch: see ONLY below
+    "capacity",  # what fits in a GPU's memory
     "onchip",  # shared memory and special functions of a thread block
     "results",  # records
     "kernels",  # facts about production kernels
