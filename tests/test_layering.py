@@ -24,6 +24,7 @@ ROOMS = (
     "interpret",  # the readings of a program
     "theory",  # a side branch: see ONLY below
     "capacity",  # what fits in a GPU's memory
+    "kv_cache",  # bytes of a cached token
     "onchip",  # shared memory and special functions of a thread block
     "results",  # records
     "kernels",  # facts about production kernels

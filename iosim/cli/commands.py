@@ -32,6 +32,9 @@ COMMANDS = {
     "plot": Entry("plot", "plot", "Figures from a saved sweep."),
     "report": Entry("report", "report", "The whole study as one folder: HTML, Markdown, tables, figures."),
     "memory": Entry("memory", "memory", "What a layer holds in GPU memory; the longest sequence that fits."),
+    "kv-cache": Entry(
+        "kv_cache", "kv_cache", "Bytes of a cached token: MHA, GQA, MQA, MLA; what a step reads."
+    ),
     "hw": Entry("hw", "hw_app", "Hardware profiles: list, show, check, diff."),
     "models": Entry("models", "models_app", "Attention shapes of published models, for --model."),
     "algorithms": Entry("algorithms", "algorithms_app", "The algorithms, their sources and options."),

@@ -103,7 +103,7 @@ def memory(
     name, capacity, warnings = capacity_of(hw, overrides, reserve)
     algorithms, which = _words("algorithm", algorithm), _words("pass", passes)
     found = memory_fits(asked, algorithms, which, capacity)
-    warnings += problem.remarks()
+    warnings += problem.remarks({"mask"})
     if as_json:
         print_json(_to_dict(asked, name, capacity, found, warnings))
     else:

@@ -7,7 +7,7 @@ to typer one by one. Sizes arrive as text, so that a sweep can read the same opt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
@@ -206,10 +206,10 @@ class ProblemOptions:
 
         return find_model(self.model)
 
-    def remarks(self) -> list[str]:
-        """What the model leaves open or had to derive."""
+    def remarks(self, settled: Collection[str] = ()) -> list[str]:
+        """What the model leaves open or had to derive; nothing about options that are `settled` otherwise."""
         shape = self.shape()
-        return [] if shape is None else shape.remarks(set(self._given()))
+        return [] if shape is None else shape.remarks({*self._given(), *settled})
 
     def _given(self) -> dict[str, Any]:
         return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
