@@ -34,12 +34,12 @@ class IndexFunction:
     """How a line finds its set.
 
     `modulo`: line number modulo sets. `hashed`: a hash of the line number modulo sets.
-    `sliced`: the sets are spread over `slices` slices, a power of two of sets in each. Inside a slice, a
-    line's position is the number of its granule of `granule_bytes` modulo the slice's sets, xored with a
-    hash of the quotient. The lines of a granule go round the slices in order; where the round starts is
-    drawn by a hash for every position and `span_bytes`. So a contiguous range fills the sets almost
-    evenly, while pieces of a few granules from far apart meet on the same sets by chance, and no stride is
-    bad.
+    `sliced`: the sets are spread over `slices` slices, a power of two of sets in each. Memory is cut into
+    granules of `granule_bytes`, and as many of them as a slice has sets make a turn. A line's position in
+    its slice is its granule's number in the turn, xored with a hash of the turn's number. The lines of a
+    granule go round the slices in order, where the same position of the turn before left off; each
+    `span_bytes` starts anew, at slices drawn by a hash. So a contiguous range fills the sets almost
+    evenly, pieces of a few granules from far apart meet on the same sets by chance, and no stride is bad.
     """
 
     kind: IndexKind = "modulo"

@@ -55,10 +55,15 @@ def position_of(line: int, config: CacheConfig) -> int:
 
 
 def slice_of(line: int, config: CacheConfig) -> int:
-    """The slice of a line: round the slices in order, from where a hash of the span and the position says."""
+    """The slice of a line: round the slices in order, going on at the same position of the next turn.
+
+    Where the round starts is a hash of the span and the position.
+    """
+    lines, sets = config.index.granule_bytes // config.line_bytes, config.sets_per_slice
+    turn, inside = line // lines // sets, line % lines
     span = line * config.line_bytes // config.index.span_bytes
-    start = mix(span * config.sets_per_slice + position_of(line, config))
-    return (line + start) % config.index.slices
+    start = mix(span * sets + position_of(line, config))
+    return (turn * lines + inside + start) % config.index.slices
 
 
 def home_of(line: int, config: CacheConfig) -> int:

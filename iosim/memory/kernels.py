@@ -59,10 +59,11 @@ def set_of(line: Int, params: Ints) -> Int:
         return np.int64(mix(line) % np.uint64(sets))
     slices = params[P_SLICES]
     granule, positions = line // params[P_GRANULE], sets // slices
-    scrambled = np.int64(mix(granule // positions) % np.uint64(positions))
-    position = granule % positions ^ scrambled
+    turn = granule // positions
+    position = granule % positions ^ np.int64(mix(turn) % np.uint64(positions))
     start = mix(line // params[P_SPAN] * positions + position) % np.uint64(slices)
-    return position * slices + (line + np.int64(start)) % slices
+    walked = turn * params[P_GRANULE] + line % params[P_GRANULE]
+    return position * slices + (walked + np.int64(start)) % slices
 
 
 @kernel
