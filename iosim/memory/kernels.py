@@ -283,6 +283,14 @@ def sector_masks(start: Int, end: Int, line_start: Int, line_end: Int, sector: I
 
 
 @kernel
+def count_hits(counts: Ints, stream: Int, hits: Int, shift: Int) -> None:
+    """Count whole lines that were read and there."""
+    counts[stream, READS] += hits
+    counts[stream, READ_B] += hits << shift
+    counts[stream, READ_HIT_B] += hits << shift
+
+
+@kernel
 def run(
     starts: Ints,
     lengths: Ints,
@@ -303,12 +311,15 @@ def run(
     every = (1 << (size // sector)) - 1
     slots = params[P_SETS] * ways
     sampled = params[P_SAMPLED] > 0
-    way = 0
+    way, hits, counted = 0, 0, 0
     previous, one = -2, 0
     for i in range(starts.size):
         start, end = starts[i], starts[i] + lengths[i]
         kind, side, stream = np.int64(kinds[i]), np.int64(sides[i]), np.int64(streams[i])
-        base, hits = side * slots, 0
+        base = side * slots
+        if stream != counted:
+            count_hits(counts, counted, hits, shift)
+            hits, counted = 0, stream
         line, last = (start >> shift) - 1, (end - 1) >> shift
         while line < last:
             line += 1
@@ -316,8 +327,8 @@ def run(
             previous = line
             if sampled:
                 passed = skip(line, one, params)
-                if passed:
-                    line += passed - 1
+                if passed:  # to the line before the next of interest, still in this round of the slices
+                    line, one, previous = line + passed - 1, one + passed - 1, line + passed - 1
                     continue
             whole, part = every, 0
             if (line << shift) < start or ((line + 1) << shift) > end:
@@ -350,9 +361,7 @@ def run(
                     stream,
                     kind == 2,
                 )
-        counts[stream, READS] += hits
-        counts[stream, READ_B] += hits << shift
-        counts[stream, READ_HIT_B] += hits << shift
+    count_hits(counts, counted, hits, shift)
 
 
 @kernel
