@@ -44,11 +44,14 @@ def analyze(
     granularity: int = DEFAULT_GRANULARITY,
     sram_bytes: int | None = None,
     overrides: Sequence[str] = (),
+    pad_head_dim: int | None = None,
 ) -> RunRecord:
     """Everything iosim knows about one attention by one algorithm on one GPU.
 
     `tiles`: best, paper, paper-literal, or a shape such as "128x64". `sram_bytes`: M of one thread block, by
     default the profile's per-block limit. `options`: the algorithm's own (see `iosim algorithms list`).
+    `pad_head_dim`: count the flops of a kernel that rounds head_dim and value_dim up to a multiple of this; the bytes
+    stay those of the true size.
     Errors: `UsageError` and its kinds, one line each; `TileError` when no tile, or not this one, fits in M.
     """
     chosen = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
@@ -66,6 +69,11 @@ def analyze(
         chosen, program, problem, resolved, placed.shown, sram_bytes=chip.sram_bytes, fits=placed.fits
     )
     tally = count(program, bind(problem, placed.bound))
+    padded = None if pad_head_dim is None else problem.padded(pad_head_dim)
+    work = _work(problem, chosen, resolved, tally)
+    if padded is not None:
+        flops = int(count(program, bind(padded, placed.bound)).tensor_flops)
+        work = replace(work, padded_executed_flops=flops)
     return RunRecord(
         problem=problem,
         algorithm=chosen.name,
@@ -75,11 +83,11 @@ def analyze(
         profile_sha256=gpu.sha256,
         traffic=_traffic(tally),
         traffic_by_tensor=_by_tensor(tally),
-        work=_work(problem, chosen, resolved, tally),
+        work=work,
         sram=_sram(placed, chip),
         theory=theory,
         warnings=(*gpu.warnings, *placed.warnings, *_remarks(chosen, problem, resolved, placed, chip)),
-        notes=_notes(resolved),
+        notes=_notes(resolved) | _padding(padded, pad_head_dim),
     )
 
 
@@ -211,6 +219,14 @@ def _remarks(
     if algorithm.computes == "scores" and problem.mask.is_causal:
         out.append(f"{algorithm.name}: a plain matmul sees no mask; all of S is computed")
     return out
+
+
+def _padding(padded: AttentionProblem | None, multiple: int | None) -> dict[str, Any]:
+    """What a kernel's matmuls run over, where it pads."""
+    if padded is None:
+        return {}
+    sizes = {"head_dim": padded.head_dim, "value_dim": padded.value_dim}
+    return {"padding": {"multiple": multiple} | sizes}
 
 
 def _notes(options: Mapping[str, str]) -> dict[str, Any]:

@@ -56,6 +56,7 @@ class WorkCount:
 
     `useful_flops`: of unmasked pairs. `executed_flops` = `tensor_flops`: of every tile that is computed, masked
     parts included. `vector_flops`: everything else but exp, log and reciprocal, which are `special_ops`.
+    `padded_executed_flops`: the executed ones of a kernel that pads the head dimension; None where none was named.
     """
 
     useful_flops: int
@@ -63,6 +64,7 @@ class WorkCount:
     tensor_flops: int
     vector_flops: int
     special_ops: int
+    padded_executed_flops: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from iosim.algorithms.registry import find_algorithm
 from iosim.errors import UsageError
+from iosim.hardware import load_profile
 from iosim.interpret.binding import bind
 from iosim.interpret.listing import costed_listing
 from iosim.onchip import (
@@ -20,8 +21,11 @@ from iosim.onchip import (
     GENERAL,
     SCHEMES,
     on_chip,
+    on_chip_report,
+    schemes_of,
     shared_wavefronts,
     special_ops,
+    tile_cycles,
 )
 from iosim.problem import AttentionProblem, TileShape
 
@@ -100,6 +104,27 @@ def test_fp8_keys_and_values_halve_their_reads_alone() -> None:
 def test_what_cannot_be_divided_is_refused(tiles: str, scheme: str, warps: int, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         on_chip(ONE_HEAD, TileShape.parse(tiles), scheme, warps=warps)
+
+
+@pytest.mark.parametrize(("gpu", "tensor"), [("h100-sxm", 2048), ("h200-sxm", 2048), ("b200", 1024)])
+def test_a_tile_takes_the_cycles_that_flash_attention_4_prints(gpu: str, tensor: int) -> None:
+    """FlashAttention-4: 2048 and 1024 tensor cycles for a 128 x 128 x 128 tile, 1024 for its exponentials."""
+    cycles = tile_cycles(ONE_HEAD, on_chip(ONE_HEAD, SQUARE, "wgmma"), load_profile(gpu))
+    assert cycles.tensor_cycles == pytest.approx(tensor, rel=0.005)
+    assert cycles.special_cycles == 1024 * (1 + 4 / 128)
+    assert cycles.shared_cycles == (160 + 64) * KIB / 128
+
+
+def test_the_report_names_schemes_that_do_not_divide_a_tile() -> None:
+    found = on_chip_report(ONE_HEAD, TileShape(rows=96, cols=128), SCHEMES)
+    assert [s["scheme"] for s in found["schemes"]] == ["split-k", "split-q"]
+    assert "warpgroups of 64 rows" in found["refused"]["wgmma"]
+
+
+def test_special_operations_are_not_claimed_for_a_kernel_that_was_not_measured() -> None:
+    assert schemes_of("flash1") == ("split-k",)
+    assert on_chip_report(ONE_HEAD, SQUARE, schemes_of("flash1"))["special_ops"] is None
+    assert schemes_of("standard") == schemes_of("flash2", {"pass": "bwd"}) == ()
 
 
 # rescaling: the tile programs are the second route ------------------------------------------------------------------

@@ -31,6 +31,9 @@ COMMANDS = {
     "bound": Entry("bound", "bound", "Check the N²d²/M bound: exponents, constants, crossovers, gaps."),
     "plot": Entry("plot", "plot", "Figures from a saved sweep."),
     "report": Entry("report", "report", "The whole study as one folder: HTML, Markdown, tables, figures."),
+    "on-chip": Entry(
+        "on_chip", "on_chip", "Shared memory and barriers of a thread block, by how warps divide."
+    ),
     "memory": Entry("memory", "memory", "What a layer holds in GPU memory; the longest sequence that fits."),
     "kv-cache": Entry(
         "kv_cache", "kv_cache", "Bytes of a cached token: MHA, GQA, MQA, MLA; what a step reads."

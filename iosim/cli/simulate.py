@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from iosim.cli.options import (
+    ALGORITHM,
     AlgorithmText,
     AsJson,
     HardwareOptions,
     ProblemOptions,
     TileOptions,
     VariantOptions,
+    parse_size,
     split_algorithms,
     with_options,
 )
@@ -26,6 +30,34 @@ if TYPE_CHECKING:
     Analyze = Callable[[Sequence[str]], RunRecord]
 
 
+PadHeadDim = Annotated[
+    str | None,
+    typer.Option(
+        "--pad-head-dim",
+        metavar="SIZE",
+        help="Also count the flops of a kernel that pads head and value dims to a multiple of this: 16, 64.",
+        rich_help_panel=ALGORITHM,
+    ),
+]
+OnChipFlag = Annotated[
+    bool,
+    typer.Option(
+        "--on-chip",
+        help="Add shared-memory bytes, barriers and special operations of a thread block.",
+        rich_help_panel=ALGORITHM,
+    ),
+]
+Warps = Annotated[
+    int,
+    typer.Option(
+        "--warps",
+        metavar="NUMBER",
+        help="Warps that divide a tile, with --on-chip.",
+        rich_help_panel=ALGORITHM,
+    ),
+]
+
+
 @with_options
 def simulate(
     *,
@@ -34,6 +66,9 @@ def simulate(
     tiling: TileOptions,
     variants: VariantOptions,
     hardware: HardwareOptions,
+    pad_head_dim: PadHeadDim = None,
+    on_chip: OnChipFlag = False,
+    warps: Warps = 4,
     as_json: AsJson = False,
 ) -> None:
     """Bytes between slow memory and the SMs, work, on-chip use and bounds of one attention.
@@ -50,9 +85,13 @@ def simulate(
             for item, name, own in zip(chosen, names, options, strict=True)
         ]
         records = [
-            record_of(asked, item, own, tiling, hardware, remarks=problem.remarks())
+            record_of(
+                asked, item, own, tiling, hardware, remarks=problem.remarks(), pad=_multiple(pad_head_dim)
+            )
             for item, own in zip(chosen, options, strict=True)
         ]
+    if on_chip:
+        records = [with_on_chip(record, hardware, warps) for record in records]
     if as_json:
         out = [record.to_dict() | check for record, check in zip(records, checks, strict=True)]
         print_json(out[0] if len(out) == 1 else out)
@@ -82,6 +121,7 @@ def record_of(
     tiling: TileOptions,
     hardware: HardwareOptions,
     remarks: Sequence[str] = (),
+    pad: int | None = None,
 ) -> RunRecord:
     """The record of one algorithm, with `remarks` and warnings about the command line's own options added."""
     from iosim.analysis import analyze
@@ -100,12 +140,30 @@ def record_of(
             granularity=tiling.step(),
             sram_bytes=sram_bytes,
             overrides=overrides,
+            pad_head_dim=pad,
         )
 
     overrides = hardware.overrides or []
     record = run(overrides)
     said += _idle_overrides(record, run, overrides)
     return replace(record, warnings=(*record.warnings, *said))
+
+
+def _multiple(text: str | None) -> int | None:
+    return None if text is None else parse_size("pad-head-dim", text)
+
+
+def with_on_chip(record: RunRecord, hardware: HardwareOptions, warps: int) -> RunRecord:
+    """The record with `on_chip` among its notes; null where no kernel divides a tile in one of the known ways."""
+    from iosim.hardware import load_profile
+    from iosim.onchip import on_chip_report, schemes_of
+
+    schemes = schemes_of(record.algorithm, record.options)
+    found = None
+    if schemes and record.tiles is not None:
+        gpu = load_profile(hardware.hw, hardware.overrides or ())
+        found = on_chip_report(record.problem, record.tiles, schemes, warps=warps, gpu=gpu)
+    return replace(record, notes={**record.notes, "on_chip": found})
 
 
 def _idle_overrides(record: RunRecord, run: Analyze, overrides: Sequence[str]) -> list[str]:

@@ -28,6 +28,9 @@ def print_records(records: Sequence[RunRecord], checks: Checks) -> None:
     for record, check in zip(records, checks, strict=True):
         if check:
             _print_check(record.algorithm, check)
+    for record in records:
+        if "on_chip" in record.notes:
+            _print_on_chip(record)
 
 
 def describe(p: AttentionProblem) -> str:
@@ -58,6 +61,7 @@ def _rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
         row("  total / lower bound", lambda r: f"{r.traffic.total_bytes / r.theory.lower_bound_bytes:.4g}"),
         row("useful flops", lambda r: f"{r.work.useful_flops:,}"),
         row("executed flops", lambda r: f"{r.work.executed_flops:,}"),
+        row("  with padded head dims", _padded),
         row("vector flops", lambda r: f"{r.work.vector_flops:,}"),
         row("special ops", lambda r: f"{r.work.special_ops:,}"),
         row("live on chip", lambda r: _bytes(r.sram.live_bytes)),
@@ -90,6 +94,11 @@ def _bytes(size: int) -> str:
     return exact if size < 1024 else f"{exact} ({format_bytes(size)})"
 
 
+def _padded(record: RunRecord) -> str:
+    flops = record.work.padded_executed_flops
+    return NONE if flops is None else f"{flops:,}"
+
+
 def _closed_form(record: RunRecord) -> str:
     value = record.theory.closed_form_bytes
     if value is None:
@@ -110,6 +119,22 @@ def _softmax(record: RunRecord) -> str:
         return NONE
     passes = f"{note['passes']} pass{'es' if note['passes'] != 1 else ''}"
     return f"{note['variant']}: {passes}, {note['accesses_per_element']} accesses an element"
+
+
+def _print_on_chip(record: RunRecord) -> None:
+    """The on-chip level, where the algorithm's kernels divide a tile in one of the known ways."""
+    from iosim.cli.on_chip import print_on_chip
+
+    found = record.notes["on_chip"]
+    if found is None:
+        print(
+            f"\n{record.algorithm}: no on-chip level; it is known for the forward of flash1, flash2, seed_flash"
+        )
+        return
+    print(f"\n{record.algorithm} on chip, one tile {record.tiles} of one thread block")
+    warn(list(found["refused"].values()))
+    if found["schemes"]:
+        print_on_chip(found)
 
 
 def _print_check(name: str, check: Mapping[str, Any]) -> None:

@@ -2,38 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from iosim.errors import UsageError
-from iosim.onchip.shared import on_chip
+from iosim.errors import ProfileError, UsageError
+from iosim.hardware import HardwareProfile
+from iosim.onchip.cycles import tile_cycles
+from iosim.onchip.shared import OnChip, check_warps, on_chip
 from iosim.onchip.special import special_ops
 from iosim.problem import AttentionProblem, TileShape
 
 _SCHEMES_OF = {"flash1": ("split-k",), "flash2": ("split-q", "wgmma"), "seed_flash": ("split-q", "wgmma")}
 
 
-def schemes_of(algorithm: str) -> tuple[str, ...]:
-    """The ways in which kernels of an algorithm divide a tile; none for what is not a flash attention."""
+def schemes_of(algorithm: str, options: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The ways in which kernels of an algorithm divide a tile; none for what is no flash forward."""
+    if (options or {}).get("pass", "fwd") != "fwd":
+        return ()
     return _SCHEMES_OF.get(algorithm, ())
 
 
 def on_chip_report(
-    problem: AttentionProblem, tiles: TileShape, schemes: Sequence[str], *, warps: int = 4
+    problem: AttentionProblem,
+    tiles: TileShape,
+    schemes: Sequence[str],
+    *,
+    warps: int = 4,
+    gpu: HardwareProfile | None = None,
 ) -> dict[str, Any]:
-    """The JSON `on_chip`: every scheme that divides this tile, the others with the reason; special operations."""
+    """The JSON `on_chip`: every scheme that divides this tile, the others with the reason; special operations.
+
+    With `gpu`, each scheme has the cycles of a tile; those whose rate the profile does not know are null.
+    """
+    check_warps(warps)
     found, refused = [], {}
     for scheme in schemes:
         try:
-            found.append(on_chip(problem, tiles, scheme, warps=warps).to_dict())
+            use = on_chip(problem, tiles, scheme, warps=warps)
         except UsageError as error:
             refused[scheme] = str(error)
+            continue
+        found.append(use.to_dict() | {"cycles": _cycles(problem, use, gpu)})
     return {
         "tiles": asdict(tiles),
         "warps": warps,
         "schemes": found,
         "refused": refused,
-        "special_ops": special_ops(problem, tiles),
-        "special_ops_rule": "executed scores x (1 + 4/cols) + 7 a padded row",
+        # held against kernels that keep O on chip; a split-k kernel takes more exponentials a row
+        "special_ops": None if tuple(schemes) == ("split-k",) else special_ops(problem, tiles, pack=False),
+        "special_ops_rule": "split-q and wgmma: executed scores x (1 + 4/cols) + 7 a padded row",
     }
+
+
+def _cycles(problem: AttentionProblem, use: OnChip, gpu: HardwareProfile | None) -> dict[str, float] | None:
+    if gpu is None:
+        return None
+    try:
+        return asdict(tile_cycles(problem, use, gpu))
+    except ProfileError:
+        return None

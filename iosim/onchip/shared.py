@@ -23,6 +23,7 @@ from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem, TileShape
 
 SCHEMES = ("split-k", "split-q", "wgmma")
+MAX_WARPS = 32  # 1024 threads of 32 (CUDA C++ Programming Guide, compute capabilities)
 WARPGROUP_ROWS = 64  # rows of every wgmma instruction (PTX ISA, wgmma.mma_async shapes m64nNk16)
 
 
@@ -127,12 +128,17 @@ def on_chip(problem: AttentionProblem, tiles: TileShape, scheme: str, *, warps: 
     )
 
 
+def check_warps(warps: int) -> None:
+    """`UsageError` for a number of warps that no thread block has."""
+    if not 1 <= warps <= MAX_WARPS:
+        raise UsageError(f"warps: a thread block has 1 to {MAX_WARPS} warps, got {warps}")
+
+
 def _readers(scheme: str, tiles: TileShape, warps: int) -> int:
     """Warps (or warpgroups) that each read the whole of the operand they share."""
     if scheme not in SCHEMES:
         raise UsageError(f"scheme: unknown scheme {scheme!r}; allowed: {', '.join(SCHEMES)}")
-    if not 1 <= warps <= 32:
-        raise UsageError(f"warps: a thread block has 1 to 32 warps, got {warps}")
+    check_warps(warps)
     side, name = (tiles.cols, "cols") if scheme == "split-k" else (tiles.rows, "rows")
     parts = -(-tiles.rows // WARPGROUP_ROWS) if scheme == "wgmma" else warps
     unit = WARPGROUP_ROWS * parts if scheme == "wgmma" else warps
