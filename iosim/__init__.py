@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from iosim.errors import IosimError
     from iosim.grid import Grid
     from iosim.hardware import HardwareProfile, load_profile, profile_names
+    from iosim.models import ModelShape, find_model, model_names
     from iosim.problem import AttentionProblem, DType, Mask, TileShape
     from iosim.results import RunRecord
     from iosim.sweep import sweep
@@ -33,11 +34,14 @@ _HOME = {
     "HardwareProfile": "iosim.hardware",
     "IosimError": "iosim.errors",
     "Mask": "iosim.problem",
+    "ModelShape": "iosim.models",
     "RunRecord": "iosim.results",
     "TileShape": "iosim.problem",
     "analyze": "iosim.analysis",
     "find_algorithm": "iosim.algorithms.registry",
+    "find_model": "iosim.models",
     "load_profile": "iosim.hardware",
+    "model_names": "iosim.models",
     "profile_names": "iosim.hardware",
     "sweep": "iosim.sweep",
 }
@@ -50,12 +54,15 @@ __all__ = [
     "HardwareProfile",
     "IosimError",
     "Mask",
+    "ModelShape",
     "RunRecord",
     "TileShape",
     "__version__",
     "analyze",
     "find_algorithm",
+    "find_model",
     "load_profile",
+    "model_names",
     "profile_names",
     "sweep",
 ]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from iosim.errors import ProblemError
-from iosim.problem import DType, Mask
+from iosim.problem import AttentionProblem, DType, Mask
 
 WINDOW_LAYERS = ("all", "alternate")
 
@@ -84,6 +84,16 @@ class ModelShape:
                 "elements a token for all heads (iosim kv-cache)"
             )
         return [f"model {self.name}: {line}" for line in said]
+
+    def problem(self, **given: Any) -> AttentionProblem:
+        """One layer of the model as a problem; `given` are the lengths, and whatever `AttentionProblem.of` takes.
+
+        >>> find_model("llama-3-8b").problem(seq=8192, mask="causal")
+        """
+        filled: dict[str, Any] = {
+            name: int(text) if text.isdigit() else text for name, text in self.fills(given).items()
+        }
+        return AttentionProblem.of(**filled | given)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

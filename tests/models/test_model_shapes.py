@@ -11,6 +11,7 @@ import pytest
 from iosim.errors import UsageError
 from iosim.models import find_model, model_names
 from iosim.models.load import read_table
+from iosim.problem import AttentionProblem
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,17 @@ def test_published_shapes(name: str, heads: int, kv_heads: int, head_dim: int, w
 def test_latent_attention_caches_one_row_of_576_elements() -> None:
     shape = find_model("deepseek-v3")
     assert (shape.latent, shape.rope_dim, shape.value_dim) == (512, 64, 128)
+
+
+def test_a_model_gives_a_problem_of_one_layer() -> None:
+    llama = find_model("llama-3-8b").problem(seq=8192, mask="causal")
+    assert llama == AttentionProblem.of(
+        seq=8192, heads=32, kv_heads=8, head_dim=128, mask="causal", dtype="bf16"
+    )
+    mistral = find_model("mistral-7b").problem(seq=100, head_dim=64)
+    assert (str(mistral.mask), mistral.head_dim, mistral.value_dim) == ("window:4096", 64, 64)
+    deepseek = find_model("deepseek-v3").problem(seq_q=1, seq_k=100, dtype="fp8")
+    assert (deepseek.head_dim, deepseek.value_dim, deepseek.dtype_k.name) == (192, 128, "fp8")
 
 
 @pytest.mark.parametrize("name", model_names())
