@@ -15,6 +15,7 @@ from iosim.sweep import sweep
 from iosim.theory.bounds import bounds, ideal_reads_sram_bytes
 from iosim.theory.shapes import SHAPES
 
+MASKED_ROWS = 48  # with a mask both sides of a tile are searched, so about this many steps a side
 BLOCKED_GRANULARITY = 8  # small_cache chooses both sides of its tile, so its search is coarser
 _DTYPES = ("dtype_q", "dtype_k", "dtype_v", "dtype_o", "dtype_acc")
 _KEPT = (
@@ -27,6 +28,11 @@ _KEPT = (
     "sram_bytes",
     "tile_rows",
     "tile_cols",
+)
+COLUMNS = (
+    *_KEPT,
+    *("sm_read_bytes", "sm_write_bytes", "compulsory_bytes", "lower_bound_bytes"),
+    *("sm_bytes", "gap", "attainable", "granularity"),
 )
 
 
@@ -65,7 +71,8 @@ def along(
     memory than there is), granularity. Rows without a tile that fits are left out.
     """
     parts = [_curve(problem, curve, sram_bytes, seq, head_dim) for curve in curves]
-    return pd.concat([part for part in parts if len(part)], ignore_index=True)
+    found = [part for part in parts if len(part)]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(COLUMNS))
 
 
 def _curve(
@@ -92,16 +99,24 @@ def _curve(
         srams = [M for M in srams if most >= M]
     if not srams:
         return pd.DataFrame()
-    grid = Grid(
-        algorithm=(curve.algorithm,),
-        sram_bytes=srams,
-        tiles=(curve.tiles,),
-        granularity=curve.granularity,
-        dtypes={name: getattr(p, name).name for name in _DTYPES},
-        **shape,
-        **lengths,
+    by_step: dict[int, list[int]] = {}
+    for M in srams:
+        by_step.setdefault(_step(p, curve, widths, M), []).append(M)
+    grids = {
+        step: Grid(
+            algorithm=(curve.algorithm,),
+            sram_bytes=some,
+            tiles=(curve.tiles,),
+            granularity=step,
+            dtypes={name: getattr(p, name).name for name in _DTYPES},
+            **shape,
+            **lengths,
+        )
+        for step, some in by_step.items()
+    }
+    table = pd.concat(
+        [sweep(grid).assign(granularity=step) for step, grid in grids.items()], ignore_index=True
     )
-    table = sweep(grid)
     table = table[table["sm_read_bytes"].notna()]
     if curve.largest_sram is not None:
         limit = curve.largest_sram * p.dtype_k.itemsize
@@ -115,8 +130,21 @@ def _curve(
         curve.algorithm != "standard" or ideal_reads_sram_bytes(_narrowed(p, int(d))) <= int(M)
         for d, M in zip(out["head_dim"], out["sram_bytes"], strict=True)
     ]
-    out["granularity"] = curve.granularity
+    out["granularity"] = table["granularity"]
     return out
+
+
+def _step(problem: AttentionProblem, curve: Curve, widths: Sequence[int], sram_bytes: int) -> int:
+    """The granularity of a point: the curve's, coarser where a mask makes the search long."""
+    if not problem.mask.is_causal:
+        return curve.granularity
+    if curve.largest_sram is not None:
+        return curve.granularity if sram_bytes <= 32 * 1024 else 4 * curve.granularity
+    most, least = (sram_bytes // (2 * d * problem.dtype_k.itemsize) for d in (min(widths), max(widths)))
+    step = curve.granularity
+    while most > MASKED_ROWS * step and least >= 8 * step:
+        step *= 2
+    return step
 
 
 def _narrowed(problem: AttentionProblem, head_dim: int) -> AttentionProblem:
