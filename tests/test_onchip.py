@@ -125,6 +125,7 @@ def test_special_operations_are_not_claimed_for_a_kernel_that_was_not_measured()
     assert schemes_of("flash1") == ("split-k",)
     assert on_chip_report(ONE_HEAD, SQUARE, schemes_of("flash1"))["special_ops"] is None
     assert schemes_of("standard") == schemes_of("flash2", {"pass": "bwd"}) == ()
+    assert schemes_of("flash2", {"block-mask": "strided:2"}) == ()
 
 
 # rescaling: the tile programs are the second route ------------------------------------------------------------------

@@ -128,7 +128,7 @@ def _print_on_chip(record: RunRecord) -> None:
     found = record.notes["on_chip"]
     if found is None:
         print(
-            f"\n{record.algorithm}: no on-chip level; it is known for the forward of flash1, flash2, seed_flash"
+            f"\n{record.algorithm}: no on-chip level; it is known for the dense forward of flash1, flash2, seed_flash"
         )
         return
     print(f"\n{record.algorithm} on chip, one tile {record.tiles} of one thread block")

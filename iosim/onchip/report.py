@@ -17,8 +17,9 @@ _SCHEMES_OF = {"flash1": ("split-k",), "flash2": ("split-q", "wgmma"), "seed_fla
 
 
 def schemes_of(algorithm: str, options: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The ways in which kernels of an algorithm divide a tile; none for what is no flash forward."""
-    if (options or {}).get("pass", "fwd") != "fwd":
+    """The ways in which kernels of an algorithm divide a tile; none for what is no dense flash forward."""
+    chosen = options or {}
+    if chosen.get("pass", "fwd") != "fwd" or chosen.get("block-mask", "off") != "off":
         return ()
     return _SCHEMES_OF.get(algorithm, ())
 
