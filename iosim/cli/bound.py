@@ -57,7 +57,7 @@ def bound(
     for name in also:
         find_algorithm(name)
     if out is not None:
-        _check_drawing(style, formats)
+        _check_drawing(Path(out), style, formats)
     study = study_bound(asked, gpu, sram_bytes=M, also=also, progress=say)
     warnings = [*gpu.warnings, *warnings]
     if as_json:
@@ -69,13 +69,14 @@ def bound(
         wrote(_draw(study, Path(out), style, formats, elements))
 
 
-def _check_drawing(style: str, formats: str) -> None:
-    """Wrong names are found before the counting starts."""
-    from iosim.plots.files import check_formats
+def _check_drawing(out: Path, style: str, formats: str) -> None:
+    """Wrong names and folders are found before the counting starts."""
+    from iosim.plots.files import check_formats, make_folder
     from iosim.plots.style import find_style
 
     find_style(style)
     check_formats(split(formats))
+    make_folder(out)
 
 
 def _draw(study: BoundStudy, out: Path, style: str, formats: str, elements: bool) -> list[Path]:

@@ -81,6 +81,16 @@ def write_bytes(path: Path, content: bytes) -> Path:
     return _replacing(path, fill)
 
 
+def make_folder(path: Path) -> Path:
+    """Create a folder before the work that fills it. `RunError` where that cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except OSError as error:
+        raise RunError(f"{path}: cannot write there: {(error.strerror or str(error)).lower()}") from None
+
+
 def _replacing(path: Path, fill: Callable[[Path], None]) -> Path:
     temporary: Path | None = None
     try:

@@ -15,6 +15,7 @@ from iosim.sweep import sweep
 from iosim.theory.bounds import bounds, ideal_reads_sram_bytes
 from iosim.theory.shapes import SHAPES
 
+EVALUATIONS = 1 << 21  # of the count, for one point of a curve
 MASKED_ROWS = 48  # with a mask both sides of a tile are searched, so about this many steps a side
 BLOCKED_GRANULARITY = 8  # small_cache chooses both sides of its tile, so its search is coarser
 _DTYPES = ("dtype_q", "dtype_k", "dtype_v", "dtype_o", "dtype_acc")
@@ -99,9 +100,10 @@ def _curve(
         srams = [M for M in srams if most >= M]
     if not srams:
         return pd.DataFrame()
+    longest = p.seq_q if seq is None else max(seq)
     by_step: dict[int, list[int]] = {}
     for M in srams:
-        by_step.setdefault(_step(p, curve, widths, M), []).append(M)
+        by_step.setdefault(_step(p, curve, widths, longest, M), []).append(M)
     grids = {
         step: Grid(
             algorithm=(curve.algorithm,),
@@ -134,16 +136,19 @@ def _curve(
     return out
 
 
-def _step(problem: AttentionProblem, curve: Curve, widths: Sequence[int], sram_bytes: int) -> int:
-    """The granularity of a point: the curve's, coarser where a mask makes the search long."""
-    if not problem.mask.is_causal:
-        return curve.granularity
-    if curve.largest_sram is not None:
-        return curve.granularity if sram_bytes <= 32 * 1024 else 4 * curve.granularity
-    most, least = (sram_bytes // (2 * d * problem.dtype_k.itemsize) for d in (min(widths), max(widths)))
+def _step(problem: AttentionProblem, curve: Curve, widths: Sequence[int], N: int, sram_bytes: int) -> int:
+    """The granularity of a point: the curve's, coarser where both sides are searched and the search would be long.
+
+    Evaluations are about (tiles tried) · (row tiles of each), N·M/step³ or, with a mask, N·rows/step².
+    """
     step = curve.granularity
-    while most > MASKED_ROWS * step and least >= 8 * step:
-        step *= 2
+    if curve.largest_sram is not None:
+        while N * (sram_bytes // problem.dtype_k.itemsize) > EVALUATIONS * step**3:
+            step *= 2
+    elif problem.mask.is_causal:
+        most, least = (sram_bytes // (2 * d * problem.dtype_k.itemsize) for d in (min(widths), max(widths)))
+        while least >= 8 * step and (most > MASKED_ROWS * step or N * most > EVALUATIONS * step**2):
+            step *= 2
     return step
 
 
