@@ -10,6 +10,7 @@ from iosim.algorithms.registry import Algorithm, find_algorithm
 from iosim.hardware import HardwareProfile, load_profile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import Tally, count
+from iosim.notes import notes
 from iosim.placement import Chip, Placement, buffers_text, place
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.ir import Program
@@ -25,9 +26,10 @@ from iosim.results import (
     in_order,
 )
 from iosim.theory.backward_bounds import backward_bounds, both_bounds
-from iosim.theory.bounds import Bound, bounds, ideal_reads_sram_bytes, strongest
+from iosim.theory.block_sums import seen_in_blocks
+from iosim.theory.bounds import Bound, Seen, bounds, ideal_reads_sram_bytes, strongest
 from iosim.theory.closed_forms import closed_form
-from iosim.theory.softmax import SOFTMAX_COSTS
+from iosim.work import useful_flops
 
 DEFAULT_PROFILE = "h100-sxm"
 DEFAULT_GRANULARITY = 16
@@ -70,7 +72,7 @@ def analyze(
     )
     tally = count(program, bind(problem, placed.bound))
     padded = None if pad_head_dim is None else problem.padded(pad_head_dim)
-    work = _work(problem, chosen, resolved, tally)
+    work = _work(useful_flops(problem, chosen, resolved, placed.shown), tally)
     if padded is not None:
         flops = int(count(program, bind(padded, placed.bound)).tensor_flops)
         work = replace(work, padded_executed_flops=flops)
@@ -87,7 +89,7 @@ def analyze(
         sram=_sram(placed, chip),
         theory=theory,
         warnings=(*gpu.warnings, *placed.warnings, *_remarks(chosen, problem, resolved, placed, chip)),
-        notes=_notes(resolved) | _padding(padded, pad_head_dim),
+        notes=notes(problem, chosen, resolved, placed.bound, tally) | _padding(padded, pad_head_dim),
     )
 
 
@@ -110,26 +112,9 @@ def _by_tensor(tally: Tally) -> tuple[TensorTraffic, ...]:
     )
 
 
-PASS_MATMULS = {"fwd": 2, "bwd": 4, "fwd+bwd": 6}
-"""Matmuls that a pass cannot do without; each flash backward computes S once more, which is executed, not useful."""
-
-
-def useful_flops(problem: AttentionProblem, algorithm: Algorithm, options: Mapping[str, str]) -> int:
-    """Matmul flops of the unmasked pairs; of all pairs for the plain matmul, which sees no mask.
-
-    Forward two matmuls, backward four: scores computed again in a backward are executed but not useful.
-    """
-    p = problem
-    if algorithm.computes == "scores":
-        return 2 * p.head_dim * p.seq_q * p.seq_k * p.heads * p.batch
-    return p.useful_flops * PASS_MATMULS[options.get("pass", "fwd")] // 2
-
-
-def _work(
-    problem: AttentionProblem, algorithm: Algorithm, options: Mapping[str, str], tally: Tally
-) -> WorkCount:
+def _work(useful: int, tally: Tally) -> WorkCount:
     return WorkCount(
-        useful_flops=useful_flops(problem, algorithm, options),
+        useful_flops=useful,
         executed_flops=int(tally.tensor_flops),
         tensor_flops=int(tally.tensor_flops),
         vector_flops=int(tally.vector_flops),
@@ -179,7 +164,10 @@ def theory_beside(
         case "fwd+bwd":
             found = both_bounds(problem, sram_bytes, spills_scores=spills)
         case _:
-            found = bounds(problem, sram_bytes, spills_scores=spills, matmul_only=matmul_only)
+            seen = _seen(problem, options, tiles)
+            found = bounds(problem, sram_bytes, spills_scores=spills, matmul_only=matmul_only, seen=seen)
+    if algorithm.computes == "linear attention":
+        found = [b for b in found if b.name == "compulsory"]
     # a program that does not fit in M may move less than any that does: bounds in M say nothing about it
     if not fits and not (algorithm.idealised and sram_bytes >= ideal_reads_sram_bytes(problem)):
         found = [_excused(b) if b.valid and b.name in ("fused", "matmul") else b for b in found]
@@ -193,6 +181,11 @@ def theory_beside(
             for b in found
         ),
     )
+
+
+def _seen(problem: AttentionProblem, options: Mapping[str, str], tiles: TileShape | None) -> Seen | None:
+    pattern = options.get("block-mask", "off")
+    return None if pattern == "off" or tiles is None else seen_in_blocks(problem, tiles, pattern)
 
 
 def _excused(bound: Bound) -> Bound:
@@ -209,8 +202,12 @@ def _remarks(
     if not placed.fits and algorithm.idealised:
         out.append(
             f"{algorithm.name}: idealised, needs {placed.held.sram_bytes} bytes on chip "
-            f"({buffers_text(placed.held)}) and M is {chip.sram_bytes}; "
-            "a real kernel re-reads its operands: --gemm-tiles 128x128"
+            f"({buffers_text(placed.held)}) and M is {chip.sram_bytes}"
+            + (
+                "; a real kernel re-reads its operands: --gemm-tiles 128x128"
+                if "gemm-tiles" in options
+                else ""
+            )
         )
     if options.get("softmax") == "naive":
         out.append("softmax: naive takes no maximum, so large scores overflow")
@@ -227,21 +224,3 @@ def _padding(padded: AttentionProblem | None, multiple: int | None) -> dict[str,
         return {}
     sizes = {"head_dim": padded.head_dim, "value_dim": padded.value_dim}
     return {"padding": {"multiple": multiple} | sizes}
-
-
-def _notes(options: Mapping[str, str]) -> dict[str, Any]:
-    """What the chosen options mean: passes of the softmax, matmuls of the pass."""
-    out: dict[str, Any] = {}
-    if "softmax" in options:
-        cost = SOFTMAX_COSTS[options["softmax"]]
-        out["softmax"] = {
-            "variant": options["softmax"],
-            "passes": cost.passes,
-            "accesses_per_element": cost.accesses,
-        }
-    if "pass" in options:
-        chosen = options["pass"]
-        again = chosen != "fwd" and "softmax" not in options  # only standard attention keeps P
-        needed = PASS_MATMULS[chosen]
-        out["pass"] = {"name": chosen, "matmuls": needed + again, "recomputed_matmuls": int(again)}
-    return out

@@ -20,6 +20,10 @@ CHUNK_COLS = (
 )
 
 
+IDEAL_TILE = TileShape(rows=128, cols=128)
+"""The tile of an idealised algorithm where nothing fits: it is counted all the same, and `fits` says no."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chip:
     """What one thread block may hold: M and the register file in bytes, the footprint model, the tile step."""
@@ -89,7 +93,7 @@ def place(
             warnings += _literal_warnings(algorithm, problem, options, chip.sram_bytes)
     held = footprint(program, chip.model, bind(problem, bound))
     fits = chip.holds(held)
-    if algorithm.tiled and not fits:
+    if algorithm.tiled and not fits and not algorithm.idealised:
         if tiles != "paper-literal":
             raise TileError(_too_large(program, problem, bound, held, chip))
         warnings.append(f"tiles: the printed ceilings give {bound}, {held.sram_bytes} bytes, more than M")
@@ -110,7 +114,11 @@ def _shape(
     if isinstance(tiles, TileShape):
         return tiles
     if tiles == "best":
-        shape = _best(program, problem, chip.limit, chip.granularity)
+        # a block mask lies on the grid of the tile, so the tile is chosen as for dense attention
+        dense = algorithm.without_block_mask(problem.mask.kind, options)
+        shape = _best(dense, problem, chip.limit, chip.granularity)
+        if shape is None and algorithm.idealised:
+            return IDEAL_TILE
         if shape is None:
             raise TileError(_nothing_fits(program, problem, chip))
         return shape

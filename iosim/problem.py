@@ -41,6 +41,9 @@ DTYPES: dict[str, DType] = {
 """tf32 is stored as four bytes; fp8 stands for both e4m3 and e5m2."""
 
 
+MASK_KINDS = ("none", "causal", "window")
+
+
 @dataclass(frozen=True, slots=True)
 class Mask:
     """Which (query, key) pairs are computed.
@@ -53,7 +56,7 @@ class Mask:
     window: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in ("none", "causal", "window"):
+        if self.kind not in MASK_KINDS:
             raise ProblemError(f"mask: unknown mask {self.kind!r}; allowed: none, causal, window:W")
         if self.kind == "window":
             if self.window is None:

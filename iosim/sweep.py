@@ -17,18 +17,19 @@ import pandas as pd
 
 from iosim import tuning
 from iosim.algorithms.registry import Algorithm, find_algorithm
-from iosim.analysis import analyze, theory_beside, useful_flops
+from iosim.analysis import analyze, theory_beside
 from iosim.errors import UsageError
 from iosim.grid import Grid
 from iosim.hardware import HardwareProfile, load_profile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import count
 from iosim.interpret.footprint import live_bytes
-from iosim.placement import untiled
+from iosim.placement import IDEAL_TILE, untiled
 from iosim.problem import AttentionProblem, Mask, TileShape
 from iosim.program.evaluate import Frame, Number
 from iosim.program.ir import Program
 from iosim.results import in_order
+from iosim.work import useful_flops
 
 BATCH = 1000  # points evaluated, and written, together
 Progress = Callable[[int, int], None]
@@ -187,7 +188,11 @@ def _tiles(
         shapes = [untiled(options, p.seq_k) for p in problems]
         return np.array([s.rows for s in shapes]), np.array([s.cols for s in shapes])
     if rule == "best":
-        return tuning.best_tiles(program, limit, binding, grid.granularity)
+        dense = algorithm.without_block_mask(problems[0].mask.kind, options)  # see placement
+        rows, cols = tuning.best_tiles(dense, limit, binding, grid.granularity)
+        if algorithm.idealised:
+            rows, cols = np.where(rows, rows, IDEAL_TILE.rows), np.where(rows, cols, IDEAL_TILE.cols)
+        return rows, cols
     if rule in tuning.TILE_RULES:
         literal = rule == "paper-literal"
         asked = tuning.paper_tiles(
@@ -201,7 +206,8 @@ def _tiles(
         shape = TileShape.parse(rule)
         asked = (shape.rows, shape.cols)
     rows, cols = (np.broadcast_to(np.asarray(side, dtype=np.int64), (many,)) for side in asked)
-    ok = tuning.fits(program, limit, binding, np.arange(many), rows, cols) | (rule == "paper-literal")
+    ok = tuning.fits(program, limit, binding, np.arange(many), rows, cols)
+    ok = ok | (rule == "paper-literal") | algorithm.idealised
     return np.where(ok, rows, 0), np.where(ok, cols, 0)
 
 
@@ -242,7 +248,7 @@ def _finish(
         "tile_rows": shown.rows if shown else None,
         "tile_cols": shown.cols if shown else None,
         "fits": fits,
-        "useful_flops": useful_flops(problem, algorithm, options),
+        "useful_flops": useful_flops(problem, algorithm, options, shown),
         **{name: getattr(theory, name) for name in _THEORY},
     }
 

@@ -17,6 +17,7 @@ ROOMS = (
     "units",  # "192 KiB" <-> 196608
     "resources",  # finds packaged data
     "problem",  # what is computed
+    "block_mask",  # which tiles of it
     "hardware",  # on what
     "models",  # shapes of published models
     "program",  # the grammar of tile programs
@@ -32,6 +33,8 @@ ROOMS = (
     "roofline",  # time
     "tuning",  # tiles from M
     "placement",  # the tile that a run uses
+    "work",  # useful flops
+    "notes",  # what options mean
     "analysis",  # the path from problem to record
     "proving",  # does a program compute attention
     "grid",  # the axes of a sweep
@@ -46,7 +49,7 @@ ROOMS = (
 )
 
 # An oracle must be independent of what it checks; nor may the rooms it checks lean on it.
-ONLY = {"theory": {"errors", "problem", "theory"}}
+ONLY = {"theory": {"errors", "problem", "block_mask", "theory"}}
 NEVER = {room: {"theory"} for room in ("tuning", "placement", "grid", "sweep", "sweep_file")}
 
 # Libraries that belong to one concern, and the rooms of that concern.

@@ -15,10 +15,10 @@ from __future__ import annotations
 from math import inf
 
 from iosim.algorithms.flash1_backward import flash1_backward
-from iosim.algorithms.flash1_loops import row_tiles, seen_before, unseen_row_tiles
+from iosim.algorithms.flash1_loops import row_tiles, unseen_row_tiles
 from iosim.program.builder import Builder
 from iosim.program.expr import cdiv
-from iosim.program.ir import Region, Span, Tensor
+from iosim.program.ir import Region, Tensor
 
 
 def flash1(p: Builder) -> None:
@@ -38,14 +38,12 @@ def _forward(p: Builder) -> None:
             for i in p.loop("i", 0, cdiv(p.N, p.Br) if literal else unseen_row_tiles(p)):
                 _initialise(p, O.tile(i), M, L)
             p.line("5")
-            first_key_tile, key_tiles = p.key_tiles(Span.whole(p.N))
-            for j in p.loop("j", first_key_tile, key_tiles):
+            for j, every in p.each_visited_key_tile():
                 p.line("6")
                 k = p.load("K_j", K.tile(j))
                 v = p.load("V_j", V.tile(j))
-                first, last = p.query_tiles(k.rows)
-                seen = last if literal else seen_before(p, j, first, last)
-                for i, fresh in row_tiles(p, first, seen, last, literal):
+                p.line("7")
+                for i, fresh in row_tiles(p, j, k.rows, every if literal else None):
                     _visit(p, (Q.tile(i), O.tile(i), M.tile(i), L.tile(i)), k, v, fresh=fresh)
 
 

@@ -10,7 +10,7 @@ on chip at its first visit. Slow memory a head at d = dv: (5Tc + 7)Nd, or (5Tc +
 
 from __future__ import annotations
 
-from iosim.algorithms.flash1_loops import row_tiles, seen_before, unseen_row_tiles
+from iosim.algorithms.flash1_loops import row_tiles, unseen_row_tiles
 from iosim.algorithms.flash2_backward import add_gradients
 from iosim.program.builder import Builder, Value
 from iosim.program.expr import Expr, cdiv
@@ -25,22 +25,20 @@ def flash1_backward(p: Builder) -> None:
     for _ in p.kernel("backward"):
         for _ in p.kv_heads():
             p.line("5")
-            first_key_tile, key_tiles = p.key_tiles(Span.whole(p.N))
+            first_key_tile, _ = p.key_tiles(Span.whole(p.N))
             for _ in p.query_heads():
                 _zeros(p, "i", 0, cdiv(p.N, p.Br) if literal else unseen_row_tiles(p), dQ)
             last_unseen = cdiv(p.Nk, p.Bc) if literal else first_key_tile
             _zeros(p, "j", 0, last_unseen, dK, dV)
             p.line("6")
-            for j in p.loop("j", first_key_tile, key_tiles):
+            for j, every in p.each_visited_key_tile():
                 p.line("7")
                 k, v = p.load("K_j", K.tile(j)), p.load("V_j", V.tile(j))
                 p.line("8")
                 dk = p.fill("dK_j", 0, k.rows, k.cols, of=dK)
                 dv = p.fill("dV_j", 0, v.rows, v.cols, of=dV)
-                first, last = p.query_tiles(k.rows)
-                seen = last if literal else seen_before(p, j, first, last)
                 for _ in p.query_heads():
-                    for i, fresh in row_tiles(p, first, seen, last, literal):
+                    for i, fresh in row_tiles(p, j, k.rows, every if literal else None):
                         p.line("10")
                         q, o, do = (p.load(f"{t.name}_i", t.tile(i)) for t in (Q, O, dO))
                         zero = (q.rows, q.cols, dQ)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from iosim.program.builder import Builder
 from iosim.program.expr import Expr, cdiv, maximum, minimum, param
+from iosim.program.ir import Span
 
 
-def row_tiles(p: Builder, first: Expr, seen: Expr, last: Expr, literal: bool) -> Iterator[tuple[Expr, bool]]:
-    """The inner loop: row tiles seen before, and then those at their first visit (none when literal)."""
-    p.line("7")
+def row_tiles(
+    p: Builder, j: Expr, keys: Span, every: Callable[[], Iterator[Expr]] | None
+) -> Iterator[tuple[Expr, bool]]:
+    """The inner loop for key tile j, with whether it is a row tile's first visit.
+
+    `every` loops over all row tiles, as printed, where no visit is told apart; None tells them apart.
+    """
+    if every is not None:
+        for i in every():
+            yield i, False
+        return
+    first, last = p.query_tiles(keys)
+    seen = _seen_before(p, j, first, last)
     for i in p.loop("i", first, seen):
         yield i, False
-    if not literal:
-        for i in p.loop("i", maximum(first, seen), last):
-            yield i, True
+    for i in p.loop("i", maximum(first, seen), last):
+        yield i, True
 
 
-def seen_before(p: Builder, j: Expr, first: Expr, last: Expr) -> Expr:
+def _seen_before(p: Builder, j: Expr, first: Expr, last: Expr) -> Expr:
     """Past the last row tile that an earlier key tile visited: none at j = 0, all later unless a window moves on."""
     row_tiles = cdiv(p.N, p.Br)
     old = j * row_tiles

@@ -36,7 +36,7 @@ def _forward(p: Builder) -> None:
         l = p.fill("l", 0, q.rows)
         m = p.fill("m", -inf, q.rows)
         p.line("6")
-        for j in p.loop("j", *p.key_tiles(q.rows)):
+        for j in p.each_key_tile(i, q.rows):
             p.line("7")
             k = p.load("K_j", K.tile(j))
             v = p.load("V_j", V.tile(j))

@@ -3,100 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from iosim.algorithms.algorithm import Algorithm, Option
 from iosim.algorithms.flash1 import flash1
 from iosim.algorithms.flash2 import flash2
+from iosim.algorithms.linear import linear
+from iosim.algorithms.masked_standard import masked_standard
 from iosim.algorithms.online import online_attention
+from iosim.algorithms.options import BLOCK_MASK, OFF_ON, PASS, block_mask_conflict, standard_conflict, tile
 from iosim.algorithms.seed_flash import seed_flash
 from iosim.algorithms.small_cache import gemm, small_cache
 from iosim.algorithms.standard import standard
 from iosim.errors import ProgramError, UsageError
-from iosim.problem import TileShape
-from iosim.program.builder import ProgramFunction, build
-from iosim.program.ir import Program
+from iosim.program.builder import ProgramFunction
 
+__all__ = ["ALGORITHMS", "Algorithm", "Option", "find_algorithm"]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """A choice of an algorithm; the first value is the default. `tile` options also take a shape such as 128x128."""
-
-    values: tuple[str, ...]
-    help: str
-    takes_tile: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Algorithm:
-    """An algorithm: its program function and what the rest of the tool must know about it.
-
-    `tiled`: its Br x Bc is the user's to choose. `outer`: the tensor of its outer loop (q or k), which decides how
-    the paper's tile rule reads. `computes`: attention, or scores (Q Kᵀ alone). `scaled`: applies the softmax scale.
-    `conflict`: what is wrong with a set of options, if anything.
-    """
-
-    name: str
-    function: ProgramFunction
-    summary: str
-    source: str
-    options: Mapping[str, Option] = field(default_factory=dict)
-    tiled: bool = True
-    outer: str = "q"
-    computes: str = "attention"
-    scaled: bool = True
-    user_defined: bool = False
-    idealised: bool = False
-    conflict: Callable[[Mapping[str, str]], str | None] = lambda options: None
-
-    def resolve(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Every option with its value; unknown options and values are errors that list what is allowed."""
-        chosen = {name: option.values[0] for name, option in self.options.items()}
-        for name, value in given.items():
-            if name not in self.options:
-                allowed = ", ".join(self.options) or "none"
-                raise UsageError(f"{name}: {self.name} has no such option; its options: {allowed}")
-            option = self.options[name]
-            if option.takes_tile and value not in option.values:
-                value = str(TileShape.parse(value))
-            elif value not in option.values:
-                raise UsageError(f"{name}: {value!r} is not one of {', '.join(option.values)}")
-            chosen[name] = value
-        if why := self.conflict(chosen):
-            raise UsageError(f"{self.name}: {why}")
-        return chosen
-
-    def outer_of(self, options: Mapping[str, str]) -> str:
-        """The tensor of the outer loop under these options: every backward goes over K and V outside."""
-        return "k" if options.get("pass", "fwd") != "fwd" else self.outer
-
-    def program(self, mask_kind: str, options: Mapping[str, str]) -> Program:
-        """The tile program for one kind of mask and resolved options; built once, sizes left open."""
-        return _build(self.function, self.name, mask_kind, tuple(sorted(options.items())))
-
-
-@lru_cache(maxsize=256)
-def _build(
-    function: ProgramFunction, name: str, mask_kind: str, options: tuple[tuple[str, str], ...]
-) -> Program:
-    return build(function, name, mask_kind, dict(options))
-
-
-def _standard_conflict(options: Mapping[str, str]) -> str | None:
-    forward_only = {"gemm-tiles": "off", "scale-pass": "off", "dropout": "off"}
-    given = [name for name, default in forward_only.items() if options[name] != default]
-    if options["pass"] != "fwd" and given:
-        return f"{given[0]} belongs to the forward pass alone; leave it out, or use pass=fwd"
-    return None
-
-
-_OFF_ON = ("off", "on")
-_PASS = Option(
-    values=("fwd", "bwd", "fwd+bwd"), help="forward, backward (from what a forward saved), or both"
-)
 _SHIPPED = [
     Algorithm(
         name="standard",
@@ -109,13 +34,15 @@ _SHIPPED = [
             "softmax": Option(
                 values=("fused", "naive", "safe", "online"), help="passes of the softmax over S"
             ),
-            "gemm-tiles": Option(values=("off",), help="count the re-reads of real tiles", takes_tile=True),
-            "scale-pass": Option(values=_OFF_ON, help="scale S in a kernel of its own"),
-            "additive-mask": Option(values=_OFF_ON, help="add a mask tensor to S in a kernel of its own"),
-            "dropout": Option(values=_OFF_ON, help="drop entries of P in a kernel of its own"),
-            "pass": _PASS,
+            "gemm-tiles": Option(
+                values=("off",), help="count the re-reads of real tiles", takes="RxC", parse=tile
+            ),
+            "scale-pass": Option(values=OFF_ON, help="scale S in a kernel of its own"),
+            "additive-mask": Option(values=OFF_ON, help="add a mask tensor to S in a kernel of its own"),
+            "dropout": Option(values=OFF_ON, help="drop entries of P in a kernel of its own"),
+            "pass": PASS,
         },
-        conflict=_standard_conflict,
+        conflict=standard_conflict,
     ),
     Algorithm(
         name="online_attention",
@@ -134,8 +61,10 @@ _SHIPPED = [
             "variant": Option(
                 values=("literal", "skip-first-read"), help="store and read back the initial zeros"
             ),
-            "pass": _PASS,
+            "pass": PASS,
+            "block-mask": BLOCK_MASK,
         },
+        conflict=block_mask_conflict,
     ),
     Algorithm(
         name="flash2",
@@ -143,9 +72,11 @@ _SHIPPED = [
         summary="outer Q, inner K and V; O stays on chip, one rescale at the end",
         source="Dao 2023, Algorithms 1 and 2",
         options={
-            "lse": Option(values=_OFF_ON, help="write the log-sum-exp, 4 bytes a row"),
-            "pass": _PASS,
+            "lse": Option(values=OFF_ON, help="write the log-sum-exp, 4 bytes a row"),
+            "pass": PASS,
+            "block-mask": BLOCK_MASK,
         },
+        conflict=block_mask_conflict,
     ),
     Algorithm(
         name="seed_flash",
@@ -160,6 +91,23 @@ _SHIPPED = [
         function=small_cache,
         summary="both matmuls blocked along d too, S and P in slow memory; for M < d²",
         source="Saha & Ye 2024 (regime M < d²); blocked matmul after Smith et al. 2017",
+    ),
+    Algorithm(
+        name="masked_standard",
+        function=masked_standard,
+        summary="unfused attention that skips the matmuls of hidden tiles; S and P stay dense in slow memory",
+        source="sparse attention before FlashAttention, as in Child et al. 2019 and Beltagy et al. 2020",
+        idealised=True,
+        options={"block-mask": BLOCK_MASK},
+    ),
+    Algorithm(
+        name="linear",
+        function=linear,
+        summary="linear attention, φ(Q)(φ(K)ᵀV) with φ = elu + 1: not softmax attention, no mask",
+        source="Katharopoulos et al. 2020",
+        computes="linear attention",
+        scaled=False,
+        masks=("none",),
     ),
     Algorithm(
         name="gemm",

@@ -39,7 +39,7 @@ def list_algorithms(as_json: AsJson = False) -> None:
         [
             a.name,
             option_flag(name),
-            ", ".join(option.values) + (", RxC" if option.takes_tile else ""),
+            ", ".join(option.values) + (f", {option.takes}" if option.takes else ""),
             option.help,
         ]
         for a in known
@@ -63,6 +63,7 @@ def _to_dict(algorithm: Algorithm) -> dict[str, Any]:
                 "values": list(option.values),
                 "default": option.values[0],
                 "takes_tile": option.takes_tile,
+                "takes": option.takes,
                 "help": option.help,
             }
             for name, option in algorithm.options.items()

@@ -129,6 +129,15 @@ Pass = Annotated[
     Text,
     _algorithm("--pass", metavar="PASS", help="standard, flash1, flash2: fwd, bwd or fwd+bwd [fwd]."),
 ]
+BlockMask = Annotated[
+    Text,
+    _algorithm(
+        "--block-mask",
+        metavar="PATTERN",
+        help="flash1, flash2, masked_standard: compute only these tiles: local:2+global:1, strided:4, dilated:2:3, "
+        "butterfly, random:0.1:SEED, or a .npy file of one entry a tile.",
+    ),
+]
 Flash1Variant = Annotated[
     Text,
     _algorithm("--flash1-variant", metavar="KIND", help="flash1: literal or skip-first-read [literal]."),
@@ -262,6 +271,7 @@ class VariantOptions:
     lse: Lse = False
     save_stats: SaveStats = None
     pass_: Pass = None
+    block_mask: BlockMask = None
 
     def given(self) -> dict[str, tuple[str, str]]:
         """What was asked for: the algorithm's name of the option -> (the command line's name, value)."""
@@ -307,7 +317,9 @@ def _check_option(algorithm: Algorithm, flag: str, name: str, value: str) -> Non
         return
     try:
         algorithm.resolve({name: value})
-    except UsageError:
+    except UsageError as error:
+        if option.takes and not option.takes_tile:
+            raise UsageError(f"{flag}: {error}") from None
         allowed = ", ".join(option.values) + (", or a tile such as 128x128" if option.takes_tile else "")
         raise UsageError(f"{flag}: {value!r} is not one of {allowed}") from None
 

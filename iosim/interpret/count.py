@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from iosim.program.evaluate import Binding, Frame, Number
-from iosim.program.expr import Expr, add, const, sum_over
+from iosim.program.expr import Expr, add, const, has_table, sum_over
 from iosim.program.ir import Accumulate, Compute, Load, Loop, Program, Statement, Store
 from iosim.program.ops import OPS
 
@@ -113,8 +115,11 @@ def total_bytes(program: Program) -> Expr:
 
 def count(program: Program, binding: Binding) -> Tally:
     """Exact bytes and operations; `binding` gives each letter an int, or a column for many points at once."""
-    frame = Frame(binding)
     parts = totals(program)
+    many = max((len(v) for v in binding.values() if isinstance(v, np.ndarray)), default=0)
+    if many and _reads_tables(program):
+        return _stacked([count(program, _row(binding, i)) for i in range(many)])
+    frame = Frame(binding)
     work = parts["work"]
     return Tally(
         read_bytes={name: frame.value(e) for name, e in parts["read"].items()},
@@ -122,4 +127,29 @@ def count(program: Program, binding: Binding) -> Tally:
         tensor_flops=frame.value(work["tensor"]),
         vector_flops=frame.value(work["vector"]),
         special_ops=frame.value(work["special"]),
+    )
+
+
+@lru_cache(maxsize=256)
+def _reads_tables(program: Program) -> bool:
+    return any(has_table(e) for part in totals(program).values() for e in part.values())
+
+
+def _row(binding: Binding, i: int) -> dict[str, Number]:
+    """One point of a binding of columns: an index array belongs to one problem."""
+    return {name: int(v[i]) if isinstance(v, np.ndarray) else v for name, v in binding.items()}
+
+
+def _stacked(points: list[Tally]) -> Tally:
+    def column(values: list[Number]) -> Number:
+        wide = any(abs(int(v)) >= 1 << 62 for v in values)
+        return np.array(values, dtype=object if wide else np.int64)
+
+    first = points[0]
+    return Tally(
+        read_bytes={n: column([p.read_bytes[n] for p in points]) for n in first.read_bytes},
+        write_bytes={n: column([p.write_bytes[n] for p in points]) for n in first.write_bytes},
+        tensor_flops=column([p.tensor_flops for p in points]),
+        vector_flops=column([p.vector_flops for p in points]),
+        special_ops=column([p.special_ops for p in points]),
     )

@@ -106,7 +106,7 @@ class _Machine:
         if statement.op == "scale":
             number = statement.number if statement.number is not None else self.problem.softmax_scale
             return function(operands[0], np.asarray(number, dtype=operands[0].dtype))
-        if statement.spans is not None:
+        if statement.op in ("mask", "keep") and statement.spans is not None:
             rows, cols = (_slice(span, frame) for span in statement.spans)
             operands.append(
                 self._seen(rows, cols) if statement.op == "mask" else self._kept(rows, cols, statement, frame)

@@ -45,8 +45,8 @@ from iosim.program.ir import (
 )
 from iosim.program.ops import find_op
 from iosim.program.tensors import attention_tensors
+from iosim.program.tile_loops import TileLoops
 from iosim.program.value import Value
-from iosim.program.visible import keys_seen, queries_seeing
 
 __all__ = ["Builder", "ProgramFunction", "Value", "build"]
 from iosim.program.wording import apply_text, matmul_text
@@ -63,7 +63,7 @@ class _Open:
     body: list[Statement]
 
 
-class Builder:
+class Builder(TileLoops):
     """Collects the statements of one program.
 
     `mask_kind` (none, causal, window) and `options` are known while building, so a program may branch on them.
@@ -76,6 +76,8 @@ class Builder:
         self.options = dict(options)
         self.N, self.Nk, self.d, self.dv = param("N"), param("Nk"), param("d"), param("dv")
         self.Br, self.Bc = param("Br"), param("Bc")
+        given = self.options.get("block-mask", "off")
+        self.block_mask = "" if given == "off" else given
         self._tensors: dict[str, Tensor] = {}
         self._kernels: list[Kernel] = []
         self._buffers: dict[str, Buffer] = {}
@@ -210,26 +212,6 @@ class Builder:
     def line(self, number: str) -> None:
         """The statements that follow are this line of the paper's listing."""
         self._line = number
-
-    # --- which keys a tile sees --------------------------------------------------------------------------------
-
-    def key_range(self, rows: Span) -> tuple[Expr, Expr]:
-        """First and past-the-last key that some query of `rows` sees under the mask."""
-        return keys_seen(self.mask_kind, rows)
-
-    def query_range(self, keys: Span) -> tuple[Expr, Expr]:
-        """First and past-the-last query that sees some key of `keys`."""
-        return queries_seeing(self.mask_kind, keys)
-
-    def key_tiles(self, rows: Span) -> tuple[Expr, Expr]:
-        """The key tiles (of Bc) that some query of `rows` sees; whole tiles outside are skipped."""
-        first, last = self.key_range(rows)
-        return first // self.Bc, cdiv(last, self.Bc)
-
-    def query_tiles(self, keys: Span) -> tuple[Expr, Expr]:
-        """The row tiles (of Br) that see some key of `keys`."""
-        first, last = self.query_range(keys)
-        return first // self.Br, cdiv(last, self.Br)
 
     # --- operations --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from iosim.errors import ProgramError, UsageError
-from iosim.program.expr import Expr
+from iosim.program.expr import Expr, has_table
+from iosim.program.tables import Table
 
 Column: TypeAlias = npt.NDArray[Any]
 Number: TypeAlias = "int | Column"
@@ -37,6 +38,7 @@ class Frame:
         self._outer = outer
         self._rows = rows  # for each element here, its row in the outer frame's columns
         self._known: dict[Expr, Number] = {}
+        self._prefixes: dict[tuple[str, Expr, int, int], Column] = {}  # of the outermost frame: prefix sums
 
     def value(self, node: Expr) -> Number:
         """The value of `node` in this frame."""
@@ -58,11 +60,23 @@ class Frame:
             return self._binding[name]
         if node.op == "sum":
             return self._sum(node)
+        if node.op == "table":
+            return self._entry(node)
         if node.op == "extent":
             i, tile, size = (self.value(cast(Expr, a)) for a in node.args)
             return _minimum(_mul(i + 1, tile), size) - _minimum(_mul(i, tile), size)
         a, b = (self.value(cast(Expr, arg)) for arg in node.args)
         return _BINARY[node.op](a, b)
+
+    def _entry(self, node: Expr) -> Number:
+        """The entry, or entries, of an index array; its sizes must be single numbers."""
+        source, position = cast(Table, node.args[0]), self.value(cast(Expr, node.args[1]))
+        root = self._root()
+        sizes = {letter: root._binding[letter] for letter in source.letters}
+        if any(isinstance(size, np.ndarray) for size in sizes.values()):
+            raise ProgramError("a block mask is read for one problem at a time, not for columns of sizes")
+        values = source.values(cast("Mapping[str, int]", sizes))
+        return values[position] if isinstance(position, np.ndarray) else int(values[position])
 
     def _sum(self, node: Expr) -> Number:
         name, body = cast(str, node.args[0]), cast(Expr, node.args[3])
@@ -74,7 +88,35 @@ class Frame:
                 for start in range(lo, hi, CHUNK)
             )
         first, trips = np.broadcast_arrays(lo, np.asarray(hi) - lo)
-        return self._sum_columns(name, body, first, trips)
+        prefix = self._prefix_sums(name, body, first, trips)
+        return prefix if prefix is not None else self._sum_columns(name, body, first, trips)
+
+    def _prefix_sums(self, name: str, body: Expr, first: Column, trips: Column) -> Column | None:
+        """Σ for each row as a difference of prefix sums, where all rows add the same terms; None where they do not.
+
+        Only index arrays repeat terms like this: every other extent telescopes before it gets here.
+        """
+        if body.free != {name} or not has_table(body) or not len(trips):
+            return None
+        start, stop = int(first.min()), int((first + trips).max())
+        if stop - start > max(CHUNK, 2 * int(trips.sum())):
+            return None
+        known, key = self._root()._prefixes, (name, body, start, stop)
+        if key not in known:
+            terms = np.asarray(Frame({name: np.arange(start, stop)}, self).value(body))
+            terms = np.broadcast_to(terms, (stop - start,))
+            if _largest(terms) * terms.size >= _SAFE:
+                terms = terms.astype(object)
+            known[key] = np.concatenate([np.zeros(1, dtype=terms.dtype), np.cumsum(terms)])
+        sums = known[key]
+        return cast(Column, sums[first + trips - start] - sums[first - start])
+
+    def _root(self) -> Frame:
+        """The frame of the letters."""
+        root = self
+        while root._outer is not None:
+            root = root._outer
+        return root
 
     def _sum_columns(self, name: str, body: Expr, first: Column, trips: Column) -> Column:
         """Σ for each row of the columns: whole rows are expanded together, up to CHUNK elements at a time."""

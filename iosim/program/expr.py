@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from iosim.errors import ProgramError
 
-Arg: TypeAlias = "Expr | int | str"
+if TYPE_CHECKING:
+    from iosim.program.tables import Table
+
+Arg: TypeAlias = "Expr | int | str | Table"
 Like: TypeAlias = "Expr | int"
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2, "//": 2}
@@ -23,7 +26,7 @@ class Expr:
     """One node: `op` names it, `args` are its parts, `free` the loop indices its value depends on.
 
     Operations: const, param, index, + - * // (floor), cdiv (ceiling), min, max,
-    extent (rows of tile i on a tiled axis) and sum (over one loop index).
+    extent (rows of tile i on a tiled axis), table (an entry of an index array) and sum (over one loop index).
     """
 
     __slots__ = ("args", "free", "op", "params")
@@ -43,6 +46,8 @@ class Expr:
             free = frozenset([str(args[0])])
         elif op == "sum":
             free -= {str(args[0])}
+        elif op == "table":
+            params |= frozenset(cast("Table", args[0]).letters)
         elif op == "param":
             params = frozenset([str(args[0])])
         self.free = free
@@ -117,6 +122,16 @@ def index(name: str) -> Expr:
     return _node("index", (name,))
 
 
+def table(source: Table, position: Like) -> Expr:
+    """The entry of an index array at a position."""
+    return _node("table", (source, lift(position)))
+
+
+def has_table(node: Expr) -> bool:
+    """True where the value depends on an index array."""
+    return node.op == "table" or any(has_table(child) for child in node.children)
+
+
 def lift(value: Like) -> Expr:
     """An int becomes a constant; an expression stays what it is."""
     if isinstance(value, Expr):
@@ -133,7 +148,7 @@ def is_const(node: Expr, value: int) -> bool:
 
 def _ints(a: Expr, b: Expr) -> tuple[int, int] | None:
     if a.op == "const" and b.op == "const":
-        return int(a.args[0]), int(b.args[0])
+        return cast(int, a.args[0]), cast(int, b.args[0])
     return None
 
 
@@ -207,10 +222,10 @@ def _nonnegative(node: Expr) -> bool:
     """True where the sign follows from the form: every letter and every index is at least 0."""
     children = node.children
     if node.op == "const":
-        return int(node.args[0]) >= 0
+        return cast(int, node.args[0]) >= 0
     if node.op == "max":
         return any(_nonnegative(c) for c in children)
-    if node.op in ("param", "index", "extent"):
+    if node.op in ("param", "index", "extent", "table"):
         return True
     return node.op in ("+", "*", "//", "cdiv", "min") and all(_nonnegative(c) for c in children)
 
@@ -283,6 +298,8 @@ def _text(node: Expr) -> str:
         return f"ceil({args[0]} / {_wrap(args[1], '//', True)})"
     if op == "extent":
         return f"rows({args[0]}; {args[1]} of {args[2]})"
+    if op == "table":
+        return f"{args[0]}[{args[1]}]"
     if op == "sum":
         return f"Σ[{args[0]}={args[1]}..{args[2]}) {_wrap(args[3], '*', False)}"
     return f"{op}({', '.join(str(a) for a in args)})"

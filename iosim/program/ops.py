@@ -58,6 +58,11 @@ def _matmul(a: Array, b: Array, plus: Array | float = 0.0) -> Array:
     return a @ b + plus
 
 
+def _phi(a: Array) -> Array:
+    """elu(a) + 1, the feature map of linear attention: a + 1 above 0 and exp(a) below."""
+    return np.asarray(np.where(a > 0, a + 1, np.exp(np.minimum(a, 0))))
+
+
 def _row_max(a: Array) -> Array:
     return np.asarray(np.max(a, axis=1, keepdims=True, initial=-np.inf))
 
@@ -79,6 +84,7 @@ _TABLE = [
     ),
     Op(name="exp", symbol="exp", function=_plain_exp, unit="special"),
     Op(name="log", symbol="log", function=_log, unit="special"),
+    Op(name="phi", symbol="φ", function=_phi, unit="special"),
     Op(name="reciprocal", symbol="1/", function=_reciprocal, unit="special"),
     # Selecting, filling and hashing move or compare data; none of them is a floating-point operation.
     Op(name="mask", symbol="mask", function=lambda s, seen: np.where(seen, s, -np.inf), unit="none", cost=0),

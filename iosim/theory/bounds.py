@@ -48,36 +48,57 @@ class Bound:
     algorithms: str
 
 
-def compulsory_bytes(problem: AttentionProblem) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the masks leave of one head: visible pairs, and rows of Q and of K that any algorithm must read."""
+
+    pairs: int
+    queries: int
+    keys: int
+
+    @staticmethod
+    def of(problem: AttentionProblem) -> Seen:
+        """Under the problem's own mask."""
+        return Seen(pairs=problem.pairs, queries=problem.visible_queries, keys=problem.visible_keys)
+
+
+def compulsory_bytes(problem: AttentionProblem, seen: Seen | None = None) -> int:
     """Bytes that any exact attention moves: each visible row of Q, K and V read, all of O written, once.
 
     Rows that the mask hides from everyone need not be read; K and V count once a kv head.
     """
-    p = problem
-    per_query_head = p.visible_queries * p.head_dim * p.dtype_q.itemsize + (
+    p, seen = problem, seen or Seen.of(problem)
+    per_query_head = seen.queries * p.head_dim * p.dtype_q.itemsize + (
         p.seq_q * p.value_dim * p.dtype_o.itemsize
     )
     per_key = p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize
-    return p.batch * (p.heads * per_query_head + p.kv_heads * p.visible_keys * per_key)
+    return p.batch * (p.heads * per_query_head + p.kv_heads * seen.keys * per_key)
 
 
 def bounds(
-    problem: AttentionProblem, sram_bytes: int, *, spills_scores: bool, matmul_only: bool = False
+    problem: AttentionProblem,
+    sram_bytes: int,
+    *,
+    spills_scores: bool,
+    matmul_only: bool = False,
+    seen: Seen | None = None,
 ) -> list[Bound]:
     """Every bound that concerns the algorithm, the ones that do not apply included, with the reason.
 
     `sram_bytes`: M, what one thread block may hold. `spills_scores`: the algorithm writes S to slow memory.
-    `matmul_only`: it computes S = Q Kᵀ and nothing else, whatever the mask. `UsageError` if M < 1.
+    `matmul_only`: it computes S = Q Kᵀ and nothing else, whatever the mask. `seen`: what a block mask
+    leaves, if there is one. `UsageError` if M < 1.
     """
     if sram_bytes < 1:
         raise UsageError(f"sram_bytes: must be at least 1, got {sram_bytes}")
     if matmul_only:
         return [_gemm_compulsory(problem), _gemm_bound(problem, sram_bytes)]
+    seen = seen or Seen.of(problem)
     return [
-        _compulsory(problem),
-        _fused(problem, sram_bytes, spills_scores),
-        _matmuls(problem, sram_bytes, spills_scores),
-        _score_round_trip(problem, spills_scores),
+        _compulsory(problem, seen),
+        _fused(problem, seen, sram_bytes, spills_scores),
+        _matmuls(problem, seen, sram_bytes, spills_scores),
+        _score_round_trip(problem, seen, spills_scores),
     ]
 
 
@@ -108,10 +129,10 @@ def _heads(p: AttentionProblem) -> int:
     return p.batch * p.heads
 
 
-def _compulsory(p: AttentionProblem) -> Bound:
+def _compulsory(p: AttentionProblem, seen: Seen) -> Bound:
     return Bound(
         name="compulsory",
-        bytes=compulsory_bytes(p),
+        bytes=compulsory_bytes(p, seen),
         valid=True,
         reason="holds at every M",
         source="visible rows of Q, K, V read once, O written once",
@@ -119,7 +140,7 @@ def _compulsory(p: AttentionProblem) -> Bound:
     )
 
 
-def _fused(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound:
+def _fused(p: AttentionProblem, seen: Seen, sram_bytes: int, spills_scores: bool) -> Bound:
     query_row = p.head_dim * p.dtype_q.itemsize
     key_row = p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize
     smallest = query_row + key_row
@@ -129,7 +150,7 @@ def _fused(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound:
     elif sram_bytes < smallest:
         reason = f"no such algorithm: one row each of Q, K and V takes {smallest} of M = {sram_bytes} bytes"
     else:
-        pairs = p.pairs * _heads(p)
+        pairs = seen.pairs * _heads(p)
         value = max(0, pairs * query_row * key_row // sram_bytes - sram_bytes)
         reason = "holds where a row each of Q, K and V fits in M"
     return Bound(
@@ -142,7 +163,7 @@ def _fused(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound:
     )
 
 
-def _matmuls(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound:
+def _matmuls(p: AttentionProblem, seen: Seen, sram_bytes: int, spills_scores: bool) -> Bound:
     s_o = p.dtype_o.itemsize
     scores = (p.dtype_q.itemsize, p.dtype_k.itemsize, s_o)
     output = (s_o, p.dtype_v.itemsize, s_o)
@@ -153,7 +174,7 @@ def _matmuls(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound
     elif sram_bytes < smallest:
         reason = f"no such algorithm: one multiplication takes {smallest} of M = {sram_bytes} bytes"
     else:
-        pairs = p.pairs * _heads(p)
+        pairs = seen.pairs * _heads(p)
         value = matmul_bound_bytes(pairs * p.head_dim, scores, sram_bytes)
         value += matmul_bound_bytes(pairs * p.value_dim, output, sram_bytes)
         reason = "holds at every M that holds one element of each operand"
@@ -167,8 +188,10 @@ def _matmuls(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound
     )
 
 
-def _score_round_trip(p: AttentionProblem, spills_scores: bool) -> Bound:
-    value = compulsory_bytes(p) + 2 * p.pairs * _heads(p) * p.dtype_o.itemsize if spills_scores else None
+def _score_round_trip(p: AttentionProblem, seen: Seen, spills_scores: bool) -> Bound:
+    value = (
+        compulsory_bytes(p, seen) + 2 * seen.pairs * _heads(p) * p.dtype_o.itemsize if spills_scores else None
+    )
     return Bound(
         name="score round trip",
         bytes=value,

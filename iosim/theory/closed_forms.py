@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from iosim.errors import UsageError
 from iosim.problem import AttentionProblem, TileShape
 from iosim.theory.backward_forms import backward_form
+from iosim.theory.block_sums import block_sums
 from iosim.theory.softmax import SOFTMAX_COSTS
-from iosim.theory.tile_sums import ceil_div, tile_sums
+from iosim.theory.tile_sums import TileSums, ceil_div, tile_sums
 
 STATISTIC_BYTES = 4
 DROPOUT_BYTES = 1
@@ -81,10 +82,14 @@ def _scaled(per_head: Bytes, copies: int) -> Bytes:
 SWITCH = ("off", "on")
 PASSES = ("fwd", "bwd", "fwd+bwd")
 OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
-    "flash2": {"lse": SWITCH, "pass": PASSES},
+    "flash2": {"lse": SWITCH, "pass": PASSES, "block-mask": ("off", "PATTERN")},
     "seed_flash": {"save-stats": ("m+l", "none", "lse")},
     "online_attention": {},
-    "flash1": {"variant": ("literal", "skip-first-read"), "pass": PASSES},
+    "flash1": {
+        "variant": ("literal", "skip-first-read"),
+        "pass": PASSES,
+        "block-mask": ("off", "PATTERN"),
+    },
     "standard": {
         "softmax": ("fused", "naive", "safe", "online"),
         "gemm-tiles": ("off", "ROWSxCOLS"),
@@ -94,6 +99,8 @@ OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "pass": PASSES,
     },
     "small_cache": {},
+    "masked_standard": {"block-mask": ("off", "PATTERN")},
+    "linear": {},
     "gemm": {},
 }
 """The options of each algorithm and their values; the first is the default."""
@@ -105,7 +112,7 @@ def _with_defaults(algorithm: str, options: Options) -> Options:
         if name not in known:
             allowed = ", ".join(known) or "none"
             raise UsageError(f"{algorithm}: unknown option {name!r}; its options: {allowed}")
-        if value not in known[name] and name != "gemm-tiles":
+        if value not in known[name] and name not in ("gemm-tiles", "block-mask"):
             raise UsageError(f"{algorithm}: {name}={value!r}; allowed: {', '.join(known[name])}")
     return {name: options.get(name, values[0]) for name, values in known.items()}
 
@@ -119,24 +126,30 @@ def _need_tiles(algorithm: str, tiles: TileShape | None) -> TileShape:
 def _flash2(p: AttentionProblem, tiles: TileShape | None, options: Options) -> tuple[Bytes, Bytes]:
     needed = options["lse"] == "on" or options["pass"] != "fwd"  # the backward reads it
     saved = ("LSE",) if needed else ()
-    return _outer_q(p, _need_tiles("flash2", tiles), saved)
+    tile = _need_tiles("flash2", tiles)
+    return _outer_q(p, _sums(p, tile, options), saved)
 
 
 def _seed_flash(p: AttentionProblem, tiles: TileShape | None, options: Options) -> tuple[Bytes, Bytes]:
     saved = {"none": (), "lse": ("LSE",), "m+l": ("M", "L")}[options["save-stats"]]
-    return _outer_q(p, _need_tiles("seed_flash", tiles), saved)
+    return _outer_q(p, tile_sums(p, _need_tiles("seed_flash", tiles)), saved)
 
 
 def _online_attention(p: AttentionProblem, tiles: TileShape | None, options: Options) -> tuple[Bytes, Bytes]:
     one = TileShape(rows=1, cols=1)
     if tiles not in (None, one):
         raise UsageError(f"online_attention: works row by row and takes no tiles, got {tiles}; leave it out")
-    return _outer_q(p, one, ())
+    return _outer_q(p, tile_sums(p, one), ())
 
 
-def _outer_q(p: AttentionProblem, tiles: TileShape, saved: tuple[str, ...]) -> tuple[Bytes, Bytes]:
+def _sums(p: AttentionProblem, tiles: TileShape, options: Options) -> TileSums:
+    """What the mask, and the block mask if there is one, leave of the tiles."""
+    blocks = options.get("block-mask", "off")
+    return tile_sums(p, tiles) if blocks == "off" else block_sums(p, tiles, blocks)
+
+
+def _outer_q(p: AttentionProblem, sums: TileSums, saved: tuple[str, ...]) -> tuple[Bytes, Bytes]:
     """Outer loop over Q, inner over K and V: Q and O once, K and V once for every row tile that sees them."""
-    sums = tile_sums(p, tiles)
     reads = {
         "Q": p.seq_q * p.head_dim * p.dtype_q.itemsize,
         "K": sums.keys * p.head_dim * p.dtype_k.itemsize,
@@ -152,7 +165,7 @@ def _flash1(p: AttentionProblem, tiles: TileShape | None, options: Options) -> t
     Literal adds one store of O, l and m for every row (their initial values). Skip-first-read leaves out
     that store and the first read of every row; rows that no key tile visits are stored once.
     """
-    sums = tile_sums(p, _need_tiles("flash1", tiles))
+    sums = _sums(p, _need_tiles("flash1", tiles), options)
     literal = options["variant"] == "literal"
     rows_read = sums.row_visits - (0 if literal else sums.seeing_rows)
     rows_written = sums.row_visits + p.seq_q - (0 if literal else sums.seeing_rows)
@@ -225,6 +238,24 @@ def _small_cache(p: AttentionProblem, tiles: TileShape | None, options: Options)
     return reads, writes
 
 
+def _masked_standard(p: AttentionProblem, tiles: TileShape | None, options: Options) -> tuple[Bytes, Bytes]:
+    """S and P are written and read whole, hidden tiles too; K and V only where a tile is visited."""
+    sums = _sums(p, _need_tiles("masked_standard", tiles), options)
+    reads, writes = _outer_q(p, sums, ())
+    scores = dict.fromkeys(("S", "P"), p.seq_q * p.seq_k * p.dtype_o.itemsize)
+    return reads | scores, writes | scores
+
+
+def _linear(p: AttentionProblem, tiles: TileShape | None, options: Options) -> tuple[Bytes, Bytes]:
+    """Every matrix once a query head."""
+    reads = {
+        "Q": p.seq_q * p.head_dim * p.dtype_q.itemsize,
+        "K": p.seq_k * p.head_dim * p.dtype_k.itemsize,
+        "V": p.seq_k * p.value_dim * p.dtype_v.itemsize,
+    }
+    return reads, {"O": p.seq_q * p.value_dim * p.dtype_o.itemsize}
+
+
 def _gemm(p: AttentionProblem, tiles: TileShape | None, options: Options) -> tuple[Bytes, Bytes]:
     """S = Q Kᵀ alone, whatever the mask: an R × C tile of S on chip, operands re-read for every tile."""
     tile = _need_tiles("gemm", tiles)
@@ -242,5 +273,7 @@ _FORMS: dict[str, Callable[[AttentionProblem, TileShape | None, Options], tuple[
     "flash1": _flash1,
     "standard": _standard,
     "small_cache": _small_cache,
+    "masked_standard": _masked_standard,
+    "linear": _linear,
     "gemm": _gemm,
 }

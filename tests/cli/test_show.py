@@ -76,6 +76,6 @@ def test_the_options_of_algorithms_list_can_be_given_to_simulate(iosim: Run) -> 
             value = option["values"][-1]
             words = [option["flag"]] if value == "on" else [option["flag"], value]
             if value == "off":
-                words = [option["flag"], "64x64"]
+                words = [option["flag"], {"RxC": "64x64", "PATTERN": "local:1"}[option["takes"]]]
             record = iosim("simulate", "--algorithm", item["name"], "--seq", "128", "--json", *words).json
             assert record["options"][option["name"]] == (words[-1] if len(words) == 2 else "on")

@@ -6,27 +6,30 @@ A new entry in the registry is picked up here with all its options.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iosim import block_mask
 from iosim.algorithms.registry import ALGORITHMS, Algorithm
 from iosim.algorithms.standard import DROPOUT_RATE
-from iosim.analysis import useful_flops
 from iosim.interpret.binding import bind
 from iosim.interpret.count import count
 from iosim.interpret.footprint import MODELS, footprint
 from iosim.interpret.numeric import run
 from iosim.interpret.trace import blocks, trace
 from iosim.interpret.verify import verify
-from iosim.problem import AttentionProblem, TileShape
+from iosim.problem import AttentionProblem, Mask, TileShape
 from iosim.program.evaluate import evaluate
 from iosim.program.ir import Program
 from iosim.theory.closed_forms import closed_form
 from iosim.theory.reference import reference_attention
 from iosim.theory.reference_backward import reference_gradients
+from iosim.theory.reference_linear import reference_linear
+from iosim.work import useful_flops
 
 SIZES = st.integers(1, 19)
 DTYPES = st.sampled_from(["fp8", "fp16", "fp32", "fp64"])
@@ -34,12 +37,16 @@ MASKS = st.one_of(st.just("none"), st.just("causal"), st.integers(1, 22).map(lam
 TILES = st.builds(lambda rows, cols: TileShape(rows=rows, cols=cols), st.integers(1, 8), st.integers(1, 8))
 
 
+EXAMPLES = {"": (), "RxC": ("3x5",), "PATTERN": ("local:1+global:1", "random:0.4:3")}
+"""What is tried for an option that takes more than its listed values."""
+
+
 def _variants(algorithm: Algorithm) -> list[dict[str, str]]:
     """Sets of options in which every two values of two options meet; a tile-valued one also with a ragged tile.
 
     All combinations would grow with every option; a mistake needs two that meet, seldom three.
     """
-    values = [o.values + (("3x5",) if o.takes_tile else ()) for o in algorithm.options.values()]
+    values = [o.values + EXAMPLES[o.takes] for o in algorithm.options.values()]
     allowed = [chosen for chosen in itertools.product(*values) if _allowed(algorithm, chosen)]
     unmet = {pair for chosen in allowed for pair in _pairs(chosen)}
     picked = []
@@ -86,7 +93,13 @@ def problems(draw: st.DrawFn) -> AttentionProblem:
     )
 
 
+def _within(algorithm: Algorithm, problem: AttentionProblem) -> AttentionProblem:
+    """The problem, without its mask where the algorithm has no such mask."""
+    return problem if problem.mask.kind in algorithm.masks else replace(problem, mask=Mask())
+
+
 def _program(algorithm: Algorithm, options: dict[str, str], problem: AttentionProblem) -> Program:
+    assert problem.mask.kind in algorithm.masks
     return algorithm.program(problem.mask.kind, algorithm.resolve(options))
 
 
@@ -103,6 +116,7 @@ def _shown_tiles(algorithm: Algorithm, options: dict[str, str], tiles: TileShape
 @settings(max_examples=12)
 @given(problem=problems(), tiles=TILES, seed=st.integers(0, 2**32 - 1))
 def test_the_program_computes_what_the_reference_computes(algorithm, options, problem, tiles, seed):
+    problem = _within(algorithm, problem)
     random = np.random.default_rng(seed)
     tiles = _bound_tiles(algorithm, options, tiles)
     shape_q = (problem.batch, problem.heads, problem.seq_q, problem.head_dim)
@@ -114,7 +128,7 @@ def test_the_program_computes_what_the_reference_computes(algorithm, options, pr
         "dO": random.standard_normal((*shape_q[:3], problem.value_dim)),
     }
     keep = random.random((*shape_q[:3], problem.seq_k)) >= DROPOUT_RATE
-    bias = inputs["MASK"] if options.get("additive-mask") == "on" else None
+    bias = inputs["MASK"] if options.get("additive-mask") == "on" else _block_bias(options, problem, tiles)
     scale = problem.softmax_scale if algorithm.scaled else 1.0
     saved = reference_gradients(
         *(inputs[name] for name in ("Q", "K", "V", "dO")), mask=problem.mask, scale=scale, bias=bias
@@ -125,6 +139,9 @@ def test_the_program_computes_what_the_reference_computes(algorithm, options, pr
     if algorithm.computes == "scores":
         K = np.repeat(inputs["K"], problem.group_size, axis=1)
         assert np.abs(got["S"] - inputs["Q"] @ K.swapaxes(-1, -2)).max() < 1e-12
+        return
+    if algorithm.computes == "linear attention":
+        assert np.abs(got["O"] - reference_linear(*(inputs[name] for name in "QKV"))).max() < 1e-12
         return
     if "dQ" in got:
         for name, gradient in (("dQ", saved.dq), ("dK", saved.dk), ("dV", saved.dv)):
@@ -149,6 +166,15 @@ def test_the_program_computes_what_the_reference_computes(algorithm, options, pr
         assert np.allclose(stored[..., 0][seen], lse[seen], rtol=0, atol=1e-12)
 
 
+def _block_bias(options, problem, tiles):
+    """−∞ for every pair in a block that the mask leaves out."""
+    if (text := options.get("block-mask", "off")) == "off":
+        return None
+    blocks = block_mask.pattern(text, *block_mask.grid(problem, tiles))
+    row_block, col_block = np.arange(problem.seq_q) // tiles.rows, np.arange(problem.seq_k) // tiles.cols
+    return np.where(blocks[row_block][:, col_block], 0.0, -np.inf)
+
+
 def _log(l):
     with np.errstate(divide="ignore"):
         return np.log(l)
@@ -158,6 +184,7 @@ def _log(l):
 @settings(max_examples=12)
 @given(problem=problems(), tiles=TILES)
 def test_count_is_the_trace_summed_and_the_closed_form(algorithm, options, problem, tiles):
+    problem = _within(algorithm, problem)
     tiles = _bound_tiles(algorithm, options, tiles)
     program = _program(algorithm, options, problem)
     tally = count(program, bind(problem, tiles))
@@ -192,6 +219,7 @@ def _traced(program: Program, problem: AttentionProblem, tiles: TileShape):
 @settings(max_examples=6)
 @given(problem=problems(), tiles=TILES)
 def test_slow_memory_is_left_as_it_should_be(algorithm, options, problem, tiles):
+    problem = _within(algorithm, problem)
     verify(_program(algorithm, options, problem), problem, _bound_tiles(algorithm, options, tiles))
 
 
@@ -199,6 +227,7 @@ def test_slow_memory_is_left_as_it_should_be(algorithm, options, problem, tiles)
 @settings(max_examples=6)
 @given(problems=st.lists(problems(), min_size=1, max_size=6), tiles=TILES)
 def test_columns_of_points_give_what_single_points_give(algorithm, options, problems, tiles):
+    problems = [_within(algorithm, p) for p in problems]
     mask = problems[0].mask
     same = [p for p in problems if p.mask.kind == mask.kind]
     program = _program(algorithm, options, problems[0])
@@ -217,6 +246,7 @@ def test_columns_of_points_give_what_single_points_give(algorithm, options, prob
 @settings(max_examples=6)
 @given(problem=problems(), tiles=TILES)
 def test_a_larger_tile_never_needs_less_room(algorithm, options, problem, tiles):
+    problem = _within(algorithm, problem)
     program = _program(algorithm, options, problem)
     larger = TileShape(rows=tiles.rows + 1, cols=tiles.cols + 1)
     for model in MODELS:
@@ -229,12 +259,11 @@ def test_a_larger_tile_never_needs_less_room(algorithm, options, problem, tiles)
 @settings(max_examples=6)
 @given(problem=problems(), tiles=TILES)
 def test_executed_flops_cover_the_useful_ones(algorithm, options, problem, tiles):
+    problem = _within(algorithm, problem)
     tally = count(
         _program(algorithm, options, problem), bind(problem, _bound_tiles(algorithm, options, tiles))
     )
-    if algorithm.computes != "attention":
-        return
-    useful = useful_flops(problem, algorithm, options)
+    useful = useful_flops(problem, algorithm, options, _shown_tiles(algorithm, options, tiles))
     assert tally.tensor_flops >= useful
     if problem.mask.kind == "none":
         again = options.get("pass", "fwd") != "fwd" and algorithm.name != "standard"  # S, once more

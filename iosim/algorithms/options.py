@@ -1,0 +1,43 @@
+"""Options that several algorithms share, and which of them do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from iosim import block_mask
+from iosim.algorithms.algorithm import Option
+from iosim.problem import TileShape
+
+
+def tile(text: str) -> str:
+    return str(TileShape.parse(text))
+
+
+BLOCK_MASK = Option(
+    values=("off",),
+    help="compute only these tiles: local:2+global:1, strided:4, butterfly, random:0.1, a .npy file",
+    takes="PATTERN",
+    parse=block_mask.check,
+)
+
+
+def block_mask_conflict(options: Mapping[str, str]) -> str | None:
+    if options["block-mask"] == "off":
+        return None
+    if options["pass"] != "fwd":
+        return "a block mask belongs to the forward pass alone; leave it out, or use pass=fwd"
+    if options.get("variant", "literal") != "literal":
+        return "a block mask goes with variant=literal: which visit is a tile's first depends on the mask"
+    return None
+
+
+def standard_conflict(options: Mapping[str, str]) -> str | None:
+    forward_only = {"gemm-tiles": "off", "scale-pass": "off", "dropout": "off"}
+    given = [name for name, default in forward_only.items() if options[name] != default]
+    if options["pass"] != "fwd" and given:
+        return f"{given[0]} belongs to the forward pass alone; leave it out, or use pass=fwd"
+    return None
+
+
+OFF_ON = ("off", "on")
+PASS = Option(values=("fwd", "bwd", "fwd+bwd"), help="forward, backward (from what a forward saved), or both")
