@@ -144,7 +144,9 @@ def regimes(axes: Axes, style: Style, edges: Sequence[float], names: Sequence[st
 
 
 def mark(axes: Axes, style: Style, found: Mark) -> Line:
-    """A vertical line, to be labelled with its name like a curve."""
+    """A vertical line, to be labelled with its name like a curve; nothing where it lies outside the axes."""
+    if not axes.get_xlim()[0] <= found.x <= axes.get_xlim()[1]:
+        return Line(text="", colour=GREY, x=np.zeros(0), y=np.zeros(0), loose=True)
     axes.axvline(found.x, color=GREY, lw=style.thin_pt, ls=(0, (2, 1.5)), zorder=1, label=found.text)
     ends = axes.get_ylim()
     return Line(text=found.text, colour=GREY, x=np.full(2, found.x), y=np.array(ends), loose=True)

@@ -128,7 +128,7 @@ def _check_unique(table: pd.DataFrame, x: str, y: str, by: Sequence[str]) -> Non
     ]
     raise UsageError(
         f"plot: several rows have the same {x} on one curve; "
-        + (f"{', '.join(varying)} varies too: " if varying else "")
+        + (f"what varies too: {', '.join(varying)}; " if varying else "")
         + "add it to --by, or fix it with --where COLUMN=VALUE"
     )
 

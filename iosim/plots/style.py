@@ -154,6 +154,9 @@ def styled(style: Style) -> Iterator[None]:
         yield
 
 
+_OTHERS = (ORANGE, PURPLE, "#7A4B00", SKY)
+
+
 def colour_of(name: str, position: int) -> str:
-    """An algorithm's own colour; anything else takes the next of the cycle."""
-    return ALGORITHM_COLOURS.get(name, CYCLE[position % len(CYCLE)])
+    """An algorithm's own colour; anything else takes one that those leave free."""
+    return ALGORITHM_COLOURS.get(name, _OTHERS[position % len(_OTHERS)])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -45,14 +46,21 @@ class Laws:
     crossings: tuple[Crossing, ...]
 
 
-def find_laws(fitted: Sequence[str] = FITTED, options: Mapping[str, Mapping[str, str]] | None = None) -> Laws:
+def find_laws(fitted: Sequence[str] = FITTED) -> Laws:
     """Fit the exponents of `fitted` (names, or files such as ./mine.py:program), and the constants and crossings."""
-    chosen = options or {}
-    return Laws(
-        fits=tuple(fit for name in fitted for fit in fit_exponents(name, options=chosen.get(name))),
-        constants=constants(),
-        crossings=crossings(),
-    )
+    base = _shipped_laws()
+    if tuple(fitted) == FITTED:
+        return base
+    known = {name: tuple(f for f in base.fits if f.algorithm == name) for name in FITTED}
+    fits = tuple(fit for name in fitted for fit in known.get(name) or fit_exponents(name))
+    return Laws(fits=fits, constants=base.constants, crossings=base.crossings)
+
+
+@lru_cache(maxsize=1)
+def _shipped_laws() -> Laws:
+    """Those of the shipped algorithms: they depend on nothing that a caller can change."""
+    fits = tuple(fit for name in FITTED for fit in fit_exponents(name))
+    return Laws(fits=fits, constants=constants(), crossings=crossings())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from iosim.algorithms.registry import find_algorithm
 from iosim.grid import Grid
 from iosim.problem import AttentionProblem
 from iosim.sweep import sweep
@@ -124,6 +125,7 @@ def _curve(
         limit = curve.largest_sram * p.dtype_k.itemsize
         table = table[table["sram_bytes"] <= limit * table["head_dim"] ** 2]
     out = table[list(_KEPT)].copy()
+    out["algorithm"] = find_algorithm(curve.algorithm).name
     for name in ("sm_read_bytes", "sm_write_bytes", "compulsory_bytes", "lower_bound_bytes"):
         out[name] = table[name].astype(float) if table[name].dtype == object else table[name]
     out["sm_bytes"] = out["sm_read_bytes"] + out["sm_write_bytes"]

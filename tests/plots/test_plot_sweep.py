@@ -93,8 +93,8 @@ def test_sm_bytes_is_reads_and_writes() -> None:
     [
         ({"x": "seqq"}, "did you mean 'seq_q'"),
         ({"x": "seq_q", "y": "colour"}, "has no column 'colour'; it has: algorithm"),
-        ({"x": "seq_q"}, "head_dim varies too: add it to --by, or fix it with --where"),
-        ({"x": "seq_q", "by": []}, "algorithm, head_dim varies too"),
+        ({"x": "seq_q"}, "what varies too: head_dim; add it to --by, or fix it with --where"),
+        ({"x": "seq_q", "by": []}, "what varies too: algorithm, head_dim"),
         ({"x": "seq_q", "where": {"head_dim": "7"}}, "no row has head_dim=7; it has: 128, 64"),
         ({"x": "seq_q", "y": "algorithm"}, "no row has both seq_q and algorithm"),
     ],
