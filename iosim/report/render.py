@@ -117,13 +117,32 @@ def _view(report: Report, svgs: dict[str, str], tables: Tables, formats: Sequenc
         "hardware": [part.profile.name for part in report.parts],
         "answers": report.answers,
         "laws": [_cells(*tables[name]) for name in ("exponents", "constants", "crossings") if name in tables],
-        "law_sentences": report.parts[0].study.sentences if report.parts else (),
+        "law_sentences": _shared_sentences(report),
         "gpus": [_gpu_view(part, svgs, tables) for part in report.parts],
         "not_modelled": NOT_MODELLED,
         "tables": list(tables),
         "formats": [*formats, "csv"],
         "image": next((kind for kind in ("png", "svg") if kind in formats), None),
     }
+
+
+def _own_sentences(part: GpuPart) -> list[str]:
+    """Those that hold for this GPU's M."""
+    return [
+        s
+        for s in part.study.sentences
+        if part.profile.name in s
+        or "strongest valid bound" in s
+        or "times its bound" in s
+        or "under a valid" in s
+    ]
+
+
+def _shared_sentences(report: Report) -> list[str]:
+    """Those that hold on every GPU, once."""
+    own = {s for part in report.parts for s in _own_sentences(part)}
+    first = report.parts[0].study.sentences if report.parts else ()
+    return [s for s in first if s not in own]
 
 
 def _gpu_view(part: GpuPart, svgs: dict[str, str], tables: Tables) -> dict[str, Any]:
@@ -137,7 +156,7 @@ def _gpu_view(part: GpuPart, svgs: dict[str, str], tables: Tables) -> dict[str, 
         "traffic": _cells(*tables[f"{name}_traffic"]),
         "tiles": _cells(*tables[f"{name}_tiles"]),
         "warnings": list(dict.fromkeys(w for record in part.records for w in record.warnings)),
-        "sentences": [s for s in part.study.sentences if name in s or "Bytes over" in s or "Fewest" in s],
+        "sentences": _own_sentences(part),
         "figures": [
             {
                 "stem": figure_stem(part, plot),
@@ -155,5 +174,8 @@ def _cells(table: pd.DataFrame, caption: str) -> dict[str, Any]:
         [{"text": cell_text(value), "sort": value if isinstance(value, int | float) else ""} for value in row]
         for row in (list(record.values()) for record in records(table))
     ]
-    numeric = [bool(pd.api.types.is_numeric_dtype(kind)) for kind in table.dtypes]
+    numeric = [
+        bool(pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind))
+        for kind in table.dtypes
+    ]
     return {"caption": caption, "columns": [str(c) for c in table.columns], "rows": rows, "numeric": numeric}
