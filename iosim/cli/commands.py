@@ -38,6 +38,7 @@ COMMANDS = {
     "kv-cache": Entry(
         "kv_cache", "kv_cache", "Bytes of a cached token: MHA, GQA, MQA, MLA; what a step reads."
     ),
+    "audit": Entry("audit", "audit", "Measured kernels against the model, row by row, worst first."),
     "hw": Entry("hw", "hw_app", "Hardware profiles: list, show, check, diff."),
     "models": Entry("models", "models_app", "Attention shapes of published models, for --model."),
     "algorithms": Entry("algorithms", "algorithms_app", "The algorithms, their sources and options."),

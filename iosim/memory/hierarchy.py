@@ -15,7 +15,7 @@ import numpy as np
 from iosim.errors import SimulationError
 from iosim.interpret.trace import blocks, grids
 from iosim.memory.cache import Cache
-from iosim.memory.config import READ, WRITE, WRITE_PRIVATE, Accesses, CacheConfig, CacheCounts
+from iosim.memory.config import READ, WRITE, Accesses, CacheConfig, CacheCounts
 from iosim.memory.schedule import Events, Ints, Schedule, Waves, interleave, launch_order, waves
 from iosim.memory.streams import BlockTraces, Ranges
 from iosim.program.ir import Kernel, Load, Loop, Program, Store
@@ -78,18 +78,21 @@ def simulate_kernels(
     out, before = [], CacheCounts()
     for kernel in program.kernels:
         run = _KernelRun(program, kernel, binding, policies, l2)
-        moved = {READ: 0, WRITE: 0, WRITE_PRIVATE: 0}
+        moved = [0, 0, 0]
         for accesses in run.accesses():
             cache.feed(accesses)
-            for kind in moved:
-                moved[kind] += int(accesses.length_bytes[accesses.kind == kind].sum())
+            spilled = accesses.stream == run.spill_stream
+            for way, chosen in enumerate(
+                (accesses.kind == READ, (accesses.kind == WRITE) & ~spilled, spilled)
+            ):
+                moved[way] += int(accesses.length_bytes[chosen].sum())
         after = cache.counts()
         out.append(
             KernelLevels(
                 kernel=kernel.name,
-                sm_read_bytes=moved[READ],
-                sm_write_bytes=moved[WRITE],
-                spill_write_bytes=moved[WRITE_PRIVATE],
+                sm_read_bytes=moved[0],
+                sm_write_bytes=moved[1],
+                spill_write_bytes=moved[2],
                 cache=_since(before, after),
                 blocks=len(run.grid),
                 waves=waves(run.steps, run.order, policies.slots),
@@ -116,6 +119,7 @@ class _KernelRun:
     ) -> None:
         self.policies, self.l2 = policies, l2
         self.traces = BlockTraces(program, kernel, binding, walk=policies.kv_walk)
+        self.spill_stream = len(self.traces.places)
         self.grid = list(_limited(blocks(kernel, binding), kernel.name))
         lengths = {}
         for block in self.grid:  # one length for each distinct inner index: batch and head do not change it
@@ -125,8 +129,8 @@ class _KernelRun:
         self.phases = np.array(
             [lengths[tuple(b[n] for n in self.traces.inner)] for b in self.grid], dtype=np.int64
         )
-        self.free_first, self.free_last = _free_phases(kernel)
-        self.steps = np.maximum(0, self.phases - self.free_first - self.free_last)
+        self.before, self.after = _outside_loops(kernel)
+        self.steps = np.maximum(0, self.phases - self.before - self.after)
         self.order = self._order(kernel)
         self.position = np.empty(len(self.grid), dtype=np.int64)
         self.position[self.order] = np.arange(len(self.order))
@@ -142,13 +146,9 @@ class _KernelRun:
 
     def accesses(self) -> Iterator[Accesses]:
         """The merged accesses of all blocks, in pieces."""
-        schedule = Schedule(
-            slots=self.policies.slots,
-            skew=self.policies.skew,
-            free_first=self.free_first,
-            free_last=self.free_last,
-            seed=self.policies.seed,
-        )
+        policies = self.policies
+        # loading Q_i and storing O_i take a block about as long as its K and V tiles do, so every phase counts
+        schedule = Schedule(slots=policies.slots, skew=policies.skew, seed=policies.seed)
         phases = np.maximum(self.phases, 1)  # empty blocks are not in the order
         for events in interleave(phases, self.order, schedule, piece=PIECE):
             yield self._piece(events)
@@ -177,8 +177,8 @@ class _KernelRun:
 
     def _with_spills(self, events: Events, columns: Any) -> Any:
         """After each K/V step the slot's private frame is written; at the first step of a block all of it."""
-        step = events.phase - self.free_first
-        inside = (step >= 0) & (events.phase < self.phases[events.block] - self.free_last)
+        step = events.phase - self.before
+        inside = (step >= 0) & (events.phase < self.phases[events.block] - self.after)
         ends = np.flatnonzero(inside & (step % 2 == 1))  # a step reads K_j and V_j
         policies = self.policies
         frame = policies.spill_bytes_per_step + policies.spill_bytes_per_block
@@ -188,9 +188,9 @@ class _KernelRun:
         spilled = (
             base + events.slot[ends] * room,
             size,
-            WRITE_PRIVATE,
+            WRITE,
             columns[3][ends],
-            len(self.traces.places),
+            self.spill_stream,
         )
         return tuple(
             np.insert(column, ends + 1, value) for column, value in zip(columns, spilled, strict=True)
@@ -204,8 +204,8 @@ def _limited(grid: Iterator[dict[str, int]], name: str) -> Iterator[dict[str, in
         yield block
 
 
-def _free_phases(kernel: Kernel) -> tuple[int, int]:
-    """Accesses of a block before its first and after its last sequential loop: they take no step of time."""
+def _outside_loops(kernel: Kernel) -> tuple[int, int]:
+    """Accesses of a block before its first and after its last sequential loop."""
     body = kernel.body
     for loop in grids(kernel):
         body = loop.body

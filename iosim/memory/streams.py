@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from iosim.errors import SimulationError
 from iosim.interpret.trace import ACCESS, Accesses, grids, trace
 from iosim.program.evaluate import evaluate
-from iosim.program.expr import Expr
-from iosim.program.ir import Kernel, Load, Loop, Program, Statement, Store
+from iosim.program.expr import Expr, index, param
+from iosim.program.ir import Kernel, Load, Loop, Program, Region, Statement, Store
 
 Ints = NDArray[np.int64]
 TENSOR_ALIGNMENT_BYTES = 2 << 20
@@ -151,6 +151,12 @@ def _uses(body: tuple[Statement, ...], names: set[str]) -> bool:
         elif isinstance(statement, Load | Store):
             spans = (statement.region.rows, statement.region.cols)
             ends: list[Expr] = [e for span in spans for e in (span.start, span.stop)]
-            if any(names & e.free for e in ends):
+            if any(names & e.free for e in ends) or not _plain_head(statement.region):
                 return True
     return False
+
+
+def _plain_head(region: Region) -> bool:
+    """Whether a region belongs to the block's own query head, or to the kv-head that this one reads."""
+    head = index("head")
+    return region.head is (head // (param("H") // param("Hk")) if region.tensor.shared else head)

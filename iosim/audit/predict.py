@@ -1,0 +1,100 @@
+"""What the model says of one measured row: exact bytes and operations, and the simulated levels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from iosim.algorithms.registry import find_algorithm
+from iosim.audit.compare import FUSED, Comparison
+from iosim.audit.measurements import MeasuredRow
+from iosim.errors import SimulationError
+from iosim.hardware import HardwareProfile
+from iosim.interpret.binding import bind
+from iosim.interpret.count import count, lines
+from iosim.kernels import KernelFacts, kernels_by_measurement
+from iosim.levels import kernel_policies, simulate_levels
+from iosim.problem import AttentionProblem, TileShape
+from iosim.program.evaluate import Frame
+from iosim.program.expr import is_const
+from iosim.program.ir import Compute, Program
+
+COLUMNS = (
+    "sm_read_bytes",
+    "l2_read_bytes",
+    "l2_fabric_bytes",
+    "hbm_read_bytes",
+    "hbm_write_bytes",
+    "special_ops",
+)
+Prediction = dict[str, float | None]
+Progress = Callable[[int, int], None]
+
+
+def audit_rows(
+    rows: Sequence[MeasuredRow], profile: HardwareProfile, progress: Progress | None = None
+) -> list[Comparison]:
+    """Predict every row; a row the model has no facts for gets None in every column."""
+    out = []
+    for done, row in enumerate(rows, start=1):
+        out.append(Comparison(row=row, predicted=predict(row, profile)))
+        if progress:
+            progress(done, len(rows))
+    return out
+
+
+def predict(row: MeasuredRow, profile: HardwareProfile) -> Prediction:
+    """Every column for one row, from its shape, its launch and the facts of its kernel alone."""
+    facts = kernels_by_measurement().get(row.implementation)
+    if row.kernel != FUSED or facts is None or row.tile is None:
+        return dict.fromkeys(COLUMNS)
+    return _fused(row, facts, row.tile, profile)
+
+
+def _fused(row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: HardwareProfile) -> Prediction:
+    seen = facts.packed(row.problem)
+    algorithm = find_algorithm(facts.algorithm)
+    program = algorithm.program(seen.mask.kind, facts.options)
+    try:
+        policies = kernel_policies(
+            facts,
+            seen,
+            tile,
+            profile,
+            registers_per_thread=row.registers_per_thread,
+            threads=row.threads_per_block,
+            shared_bytes=row.shared_bytes_per_block or 0,
+        )
+    except SimulationError as error:
+        raise SimulationError(f"line {row.line}: {error}") from None
+    levels = simulate_levels(algorithm, seen, facts.options, tile, profile, policies, in_step=facts.in_step)
+    sm_reads = int(sum(count(program, bind(facts.padded(row.problem), tile)).read_bytes.values()))
+    return {
+        "sm_read_bytes": sm_reads,
+        "l2_read_bytes": sm_reads * levels.l2_read_bytes / levels.sm_read_bytes,
+        "l2_fabric_bytes": levels.l2_fabric_bytes,
+        "hbm_read_bytes": levels.hbm_read_bytes,
+        "hbm_write_bytes": levels.hbm_write_bytes,
+        "special_ops": special_ops(program, facts, row.problem, tile),
+    }
+
+
+def special_ops(program: Program, facts: KernelFacts, problem: AttentionProblem, tile: TileShape) -> int:
+    """Special-function results of a kernel: whole tiles are computed, and `row_lanes` lanes each do a row's own.
+
+    An accumulator row lies in the lanes of a quad, and each of them computes the row's rescale, reciprocal and log.
+    """
+    padded = facts.padded(problem)
+    whole = replace(
+        padded,
+        seq_q=-(-padded.seq_q // tile.rows) * tile.rows,
+        seq_k=-(-padded.seq_k // tile.cols) * tile.cols,
+    )
+    frame = Frame(bind(whole, tile))
+    total = 0
+    for line in lines(program):
+        amount = line.work.get("special")
+        if amount is not None and isinstance(line.statement, Compute):
+            row_wise = is_const(line.statement.spans[1].length, 1) if line.statement.spans else False
+            total += int(frame.value(amount)) * (facts.row_lanes if row_wise else 1)
+    return total
