@@ -119,14 +119,11 @@ def _show_summary(name: str, columns: dict[str, ErrorSummary]) -> None:
     if not known:
         print(f"{name}: nothing predicted\n")
         return
-    rows = [
-        [
-            column,
-            str(s.n),
-            *(f"{v:.2%}" for v in (s.mean_abs_error, s.median_abs_error, s.p90_abs_error, s.max_abs_error)),
-        ]
-        + [f"{s.bias:+.2%}"]
-        for column, s in known.items()
-    ]
+    rows = [[column, str(s.n), *(f"{value:.2%}" for value in _shares(s))] for column, s in known.items()]
     print_table([name, "n", "mean", "median", "p90", "worst", "bias"], rows, right=range(1, 7))
     print()
+
+
+def _shares(summary: Any) -> tuple[float, ...]:
+    s = summary
+    return (s.mean_abs_error, s.median_abs_error, s.p90_abs_error, s.max_abs_error, s.bias)
