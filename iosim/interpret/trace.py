@@ -62,6 +62,26 @@ def blocks(kernel: Kernel, binding: Binding) -> Iterator[dict[str, int]]:
     yield from expand(Frame(binding), grids(kernel), {})
 
 
+def block_table(kernel: Kernel, binding: Binding, most: int) -> dict[str, npt.NDArray[np.int64]]:
+    """Every thread block of a kernel as columns, one a grid index, in the order of `blocks`.
+
+    Errors: `ProgramError` when there are more than `most` blocks.
+    """
+    frame, rows = Frame(binding), 1
+    table: dict[str, npt.NDArray[np.int64]] = {}
+    for loop in grids(kernel):
+        start, stop = (np.broadcast_to(np.asarray(frame.value(e)), (rows,)) for e in (loop.start, loop.stop))
+        trips = np.maximum(stop - start, 0)
+        rows = int(trips.sum())
+        if rows > most:
+            raise ProgramError(f"kernel {kernel.name}: more than {most} thread blocks; take larger tiles")
+        source = np.repeat(np.arange(len(trips)), trips)
+        index = start[source] + np.arange(rows) - np.repeat(np.cumsum(trips) - trips, trips)
+        table = {name: column[source] for name, column in table.items()} | {loop.index: index}
+        frame = Frame({loop.index: index}, frame, source)
+    return table
+
+
 def trace(
     program: Program, kernel: Kernel, block: Mapping[str, int], binding: Binding, *, backward: bool = False
 ) -> Iterator[Accesses]:

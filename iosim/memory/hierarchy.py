@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from iosim.errors import SimulationError
-from iosim.interpret.trace import blocks, grids
+from iosim.interpret.trace import block_table, grids
 from iosim.memory.cache import Cache
 from iosim.memory.config import READ, WRITE, Accesses, CacheConfig, CacheCounts
 from iosim.memory.schedule import Events, Ints, Schedule, Waves, interleave, launch_order, waves
-from iosim.memory.streams import BlockTraces, Ranges
+from iosim.memory.streams import BlockTraces
 from iosim.program.ir import Kernel, Load, Loop, Program, Store
 
 MAX_BLOCKS = 4_000_000
@@ -30,7 +29,8 @@ class Policies:
 
     `sms`, `blocks_per_sm`: the slots. `grid_order`: block index, fastest first. `launch`: a name of
     `schedule.ORDERS`. `kv_walk`: forward, backward or sawtooth. `skew`: standard deviation of a step's time.
-    `spill_bytes_per_step`, `spill_bytes_per_block`: registers written to a private frame.
+    `spill_bytes_per_step`, `spill_bytes_per_block`: registers written to a private frame. `column_band`: tiles of keys
+    that a grid over row and key tiles (i, j) goes through before the next ones, for every row tile; 0 is all of them.
     """
 
     sms: int
@@ -41,6 +41,7 @@ class Policies:
     skew: float = 0.0
     spill_bytes_per_step: int = 0
     spill_bytes_per_block: int = 0
+    column_band: int = 0
     seed: int = 1
 
     @property
@@ -67,9 +68,14 @@ class KernelLevels:
 
 
 def simulate_kernels(
-    program: Program, binding: Mapping[str, int], policies: Policies, l2: CacheConfig
+    program: Program,
+    binding: Mapping[str, int],
+    policies: Policies,
+    l2: CacheConfig,
+    *,
+    cold_kernels: bool = False,
 ) -> list[KernelLevels]:
-    """Run every kernel of the program through one L2 that starts cold.
+    """Run every kernel of the program through one L2 that starts cold (`cold_kernels`: cold for each of them).
 
     `fetch_bytes` and `writeback_bytes` of the counts are HBM reads and writes; what is dirty at the end of a kernel
     stays in the L2. Errors: `SimulationError` for a grid too large to simulate.
@@ -77,6 +83,8 @@ def simulate_kernels(
     cache = Cache(l2)
     out, before = [], CacheCounts()
     for kernel in program.kernels:
+        if cold_kernels:
+            cache, before = Cache(l2), CacheCounts()
         run = _KernelRun(program, kernel, binding, policies, l2)
         moved = [0, 0, 0]
         for accesses in run.accesses():
@@ -94,7 +102,7 @@ def simulate_kernels(
                 sm_write_bytes=moved[1],
                 spill_write_bytes=moved[2],
                 cache=_since(before, after),
-                blocks=len(run.grid),
+                blocks=len(run.phases),
                 waves=waves(run.steps, run.order, policies.slots),
             )
         )
@@ -118,62 +126,48 @@ class _KernelRun:
         l2: CacheConfig,
     ) -> None:
         self.policies, self.l2 = policies, l2
-        self.traces = BlockTraces(program, kernel, binding, walk=policies.kv_walk)
+        self.table = block_table(kernel, binding, MAX_BLOCKS)
+        grid_order = self._grid_order()
+        position = np.empty(len(grid_order), dtype=np.int64)
+        position[grid_order] = np.arange(len(grid_order))
+        backward = (policies.kv_walk == "backward") | ((policies.kv_walk == "sawtooth") & (position % 2 == 1))
+        self.traces = BlockTraces(program, kernel, binding, self.table, backward)
         self.spill_stream = len(self.traces.places)
-        self.grid = list(_limited(blocks(kernel, binding), kernel.name))
-        lengths = {}
-        for block in self.grid:  # one length for each distinct inner index: batch and head do not change it
-            inner = tuple(block[name] for name in self.traces.inner)
-            if inner not in lengths:
-                lengths[inner] = len(self.traces.ranges(block, 0))
-        self.phases = np.array(
-            [lengths[tuple(b[n] for n in self.traces.inner)] for b in self.grid], dtype=np.int64
-        )
+        self.phases = self.traces.phases
         self.before, self.after = _outside_loops(kernel)
         self.steps = np.maximum(0, self.phases - self.before - self.after)
-        self.order = self._order(kernel)
-        self.position = np.empty(len(self.grid), dtype=np.int64)
-        self.position[self.order] = np.arange(len(self.order))
+        order = grid_order[launch_order(self.steps[grid_order], policies.launch)]
+        self.order = order[self.phases[order] > 0]  # blocks without accesses are left out
 
-    def _order(self, kernel: Kernel) -> Ints:
-        """Launch order: the grid's own axes permuted, then the named order; blocks without accesses are left out."""
-        axes = {"row_tile": self.traces.inner, "head": ["head"], "batch": ["batch"]}
-        names = [name for axis in reversed(self.policies.grid_order) for name in axes[axis]]
-        keys = [np.array([block[name] for block in self.grid]) for name in reversed(names)]
-        permuted = np.lexsort(keys) if keys else np.arange(len(self.grid))
-        order = permuted[launch_order(self.steps[permuted], self.policies.launch)]
-        return np.asarray(order[self.phases[order] > 0])
+    def _grid_order(self) -> Ints:
+        """Block numbers with the grid's axes permuted; tiles of keys in bands where the policy has one."""
+        names = list(self.table)
+        axes = {"row_tile": names[2:], "head": [names[1]], "batch": [names[0]]}
+        slowest_first = [name for axis in reversed(self.policies.grid_order) for name in axes[axis]]
+        keys = [self.table[name] for name in slowest_first]
+        if self.policies.column_band and names[2:] == ["i", "j"]:
+            at = slowest_first.index("i")
+            keys.insert(at, self.table["j"] // self.policies.column_band)
+        return np.lexsort(keys[::-1])
 
     def accesses(self) -> Iterator[Accesses]:
         """The merged accesses of all blocks, in pieces."""
         policies = self.policies
         # loading Q_i and storing O_i take a block about as long as its K and V tiles do, so every phase counts
         schedule = Schedule(slots=policies.slots, skew=policies.skew, seed=policies.seed)
-        phases = np.maximum(self.phases, 1)  # empty blocks are not in the order
+        phases = np.maximum(self.phases, 1)
         for events in interleave(phases, self.order, schedule, piece=PIECE):
             yield self._piece(events)
 
     def _piece(self, events: Events) -> Accesses:
-        start, length = np.empty(len(events), np.int64), np.empty(len(events), np.int64)
-        kind, stream = np.empty(len(events), np.uint8), np.empty(len(events), np.uint8)
-        by_block = np.argsort(events.block, kind="stable")
-        cuts = np.flatnonzero(np.diff(events.block[by_block])) + 1
-        for group in np.split(by_block, cuts):
-            block = int(events.block[group[0]])
-            found = self._ranges(block)
-            phase = events.phase[group]
-            start[group], length[group] = found.start[phase], found.length[phase]
-            kind[group], stream[group] = np.where(found.store[phase], WRITE, READ), found.tensor[phase]
-        side = (
-            (events.slot % self.policies.sms) // 2 % self.l2.partitions
-        )  # SM pairs alternate between the sides
-        columns = (start, length, kind, side.astype(np.uint8), stream)
+        found = self.traces.piece(events.block, events.phase)
+        kind = np.where(found.store, WRITE, READ).astype(np.uint8)
+        pair = (events.slot % self.policies.sms) // 2
+        side = (pair % self.l2.partitions).astype(np.uint8)  # pairs of SMs alternate between the sides
+        columns = (found.start, found.length, kind, side, found.tensor.astype(np.uint8))
         if self.policies.spill_bytes_per_step:
             columns = self._with_spills(events, columns)
         return Accesses.of(columns[0], columns[1], kind=columns[2], side=columns[3], stream=columns[4])
-
-    def _ranges(self, block: int) -> Ranges:
-        return self.traces.ranges(self.grid[block], int(self.position[block]))
 
     def _with_spills(self, events: Events, columns: Any) -> Any:
         """After each K/V step the slot's private frame is written; at the first step of a block all of it."""
@@ -195,13 +189,6 @@ class _KernelRun:
         return tuple(
             np.insert(column, ends + 1, value) for column, value in zip(columns, spilled, strict=True)
         )
-
-
-def _limited(grid: Iterator[dict[str, int]], name: str) -> Iterator[dict[str, int]]:
-    for number, block in enumerate(grid):
-        if number >= MAX_BLOCKS:
-            raise SimulationError(f"kernel {name}: more than {MAX_BLOCKS} thread blocks; take larger tiles")
-        yield block
 
 
 def _outside_loops(kernel: Kernel) -> tuple[int, int]:

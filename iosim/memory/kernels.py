@@ -311,7 +311,7 @@ def run(
     every = (1 << (size // sector)) - 1
     slots = params[P_SETS] * ways
     sampled = params[P_SAMPLED] > 0
-    way, hits, counted = 0, 0, 0
+    way, hits, counted = 0, 0, np.int64(0)
     previous, one = -2, 0
     for i in range(starts.size):
         start, end = starts[i], starts[i] + lengths[i]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iosim.errors import SimulationError
-from iosim.interpret.trace import ACCESS, Accesses, grids, trace
+from iosim.interpret.trace import ACCESS, Accesses, trace
 from iosim.program.evaluate import evaluate
 from iosim.program.expr import Expr, index, param
 from iosim.program.ir import Kernel, Load, Loop, Program, Region, Statement, Store
@@ -72,47 +72,74 @@ class Ranges:
 
 
 class BlockTraces:
-    """The byte ranges of any thread block of one kernel, made when they are asked for."""
+    """The byte ranges of the thread blocks of one kernel, made when they are asked for.
 
-    def __init__(self, program: Program, kernel: Kernel, binding: Mapping[str, int], *, walk: str) -> None:
-        self.program, self.kernel, self.binding, self.walk = program, kernel, dict(binding), walk
+    `table`: the blocks as columns, one a grid index. Blocks that differ only in batch entry and head are one *kind*:
+    they share a trace, shifted by whole heads. `backward`: for each block, whether it walks its keys backwards.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        kernel: Kernel,
+        binding: Mapping[str, int],
+        table: Mapping[str, Ints],
+        backward: NDArray[np.bool_],
+    ) -> None:
+        self.program, self.kernel, self.binding = program, kernel, dict(binding)
         self.places = list(layout(program, binding).values())
         self.end_bytes = max(p.base_bytes + binding["B"] * p.heads * p.head_bytes for p in self.places)
-        names = [loop.index for loop in grids(kernel)]
-        if names[:2] != ["batch", "head"]:
+        names = list(table)
+        if names[:2] not in (["batch", "head"], ["batch", "kv_head"]):
             raise SimulationError(
-                f"kernel {kernel.name}: the grid must begin with batch and head, got {names}"
+                f"kernel {kernel.name}: its grid must begin with batch and head, got {names}"
             )
-        self.inner = names[2:]
-        self._shared = not _uses(kernel.body, {"batch", "head"})
-        self._kept: OrderedDict[tuple[int, ...], Ranges] = OrderedDict()
+        self._shared = names[1] == "head" and not _uses(kernel.body, {"batch", "head"})
+        shown = names[2:] if self._shared else names
+        keys = np.stack([*(table[name] for name in shown), backward.astype(np.int64)], axis=1)
+        self._keys, self.kind = np.unique(keys, axis=0, return_inverse=True)
+        self._names = shown
+        self._shift = self._shifts(table)
+        self._kept: OrderedDict[int, Ranges] = OrderedDict()
         self._size = 0
+        lengths = np.array([len(self.ranges(k)) for k in range(len(self._keys))], dtype=np.int64)
+        self.phases = lengths[self.kind]
 
-    def ranges(self, block: Mapping[str, int], position: int) -> Ranges:
-        """The ranges of one block; `position` is its place in the launch order (a sawtooth walk turns at odd ones)."""
-        backward = self.walk == "backward" or (self.walk == "sawtooth" and position % 2 == 1)
-        own = (0, 0) if self._shared else (block["batch"], block["head"])
-        key = (*own, *(block[name] for name in self.inner), int(backward))
-        first = self._kept.get(key)
-        if first is None:
-            first = self._make({**block, "batch": own[0], "head": own[1]}, backward=backward)
-            self._keep(key, first)
+    def piece(self, block: Ints, phase: Ints) -> Ranges:
+        """The range that each (block, phase) touches."""
+        kinds, slot = np.unique(self.kind[block], return_inverse=True)
+        found = [self.ranges(int(kind)) for kind in kinds]
+        offset = np.cumsum([0, *map(len, found[:-1])])
+        at = offset[slot] + phase
+        tensor = np.concatenate([r.tensor for r in found])[at]
+        start = np.concatenate([r.start for r in found])[at] + self._shift[tensor, block]
+        length = np.concatenate([r.length for r in found])[at]
+        return Ranges(start, length, np.concatenate([r.store for r in found])[at], tensor)
+
+    def ranges(self, kind: int) -> Ranges:
+        """The ranges of one kind of block, at batch entry and head 0 where these do not matter."""
+        known = self._kept.get(kind)
+        if known is None:
+            *values, backward = self._keys[kind].tolist()
+            block = {"batch": 0, "head": 0} if self._shared else {}
+            known = self._make(block | dict(zip(self._names, values, strict=True)), backward=bool(backward))
+            self._kept[kind] = known
+            self._size += len(known)
+            while self._size > _KEPT_ACCESSES and len(self._kept) > 1:
+                _, old = self._kept.popitem(last=False)
+                self._size -= len(old)
+        return known
+
+    def _shifts(self, table: Mapping[str, Ints]) -> Ints:
+        """Bytes from the first head to each block's own, [tensor, block]; zero where a kind is one head's."""
+        many = len(next(iter(table.values())))
         if not self._shared:
-            return first
-        shift = np.array([self._shift(p, block) for p in self.places])
-        return Ranges(first.start + shift[first.tensor], first.length, first.store, first.tensor)
-
-    def _shift(self, place: Placed, block: Mapping[str, int]) -> int:
+            return np.zeros((len(self.places), many), dtype=np.int64)
         group = self.binding["H"] // self.binding["Hk"]
-        head = block["head"] // group if place.shared else block["head"]
-        return (block["batch"] * place.heads + head) * place.head_bytes
-
-    def _keep(self, key: tuple[int, ...], ranges: Ranges) -> None:
-        self._kept[key] = ranges
-        self._size += len(ranges)
-        while self._size > _KEPT_ACCESSES and len(self._kept) > 1:
-            _, old = self._kept.popitem(last=False)
-            self._size -= len(old)
+        heads = [table["head"] // group if place.shared else table["head"] for place in self.places]
+        return np.stack(
+            [(table["batch"] * p.heads + h) * p.head_bytes for p, h in zip(self.places, heads, strict=True)]
+        )
 
     def _make(self, block: Mapping[str, int], *, backward: bool) -> Ranges:
         pieces = list(trace(self.program, self.kernel, block, self.binding, backward=backward))
