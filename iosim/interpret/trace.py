@@ -95,11 +95,34 @@ def trace(
         raise ProgramError(
             f"kernel {kernel.name}: a block is given by {', '.join(expected)}, got {', '.join(block)}"
         )
+    tracer = _Tracer(program, Frame({**binding, **block}))
+    yield from tracer.pieces(_inside(kernel), backward=backward)
+
+
+def block_lengths(kernel: Kernel, table: Mapping[str, npt.NDArray[np.int64]], binding: Binding) -> Any:
+    """How many accesses each block of a `block_table` makes, without tracing it."""
+    many = len(next(iter(table.values())))
+    length = np.asarray(Frame({**binding, **table}).value(_accesses(_inside(kernel))))
+    return np.broadcast_to(length, (many,)).astype(np.int64)
+
+
+def trace_blocks(
+    program: Program, kernel: Kernel, table: Mapping[str, npt.NDArray[np.int64]], binding: Binding
+) -> Accesses:
+    """The accesses of all blocks of a `block_table`, one block after another, as one array: for short blocks."""
+    many = len(next(iter(table.values())))
+    # as many iterations of a loop over blocks; the letters stay single numbers
+    frame = Frame(dict(table), Frame(binding), np.zeros(many, dtype=np.int64))
+    pieces = list(_Tracer(program, frame).whole(_inside(kernel), many))
+    return np.concatenate(pieces) if pieces else np.empty(0, ACCESS)
+
+
+def _inside(kernel: Kernel) -> tuple[Statement, ...]:
+    """What one thread block does."""
     body = kernel.body
     for loop in grids(kernel):
         body = loop.body
-    tracer = _Tracer(program, Frame({**binding, **block}))
-    yield from tracer.pieces(body, backward=backward)
+    return body
 
 
 class _Tracer:
@@ -122,6 +145,10 @@ class _Tracer:
                 inner = Frame({statement.index: order}, self.frame)
                 yield from self._emit(statement.body, inner, len(order))
                 done += len(order)
+
+    def whole(self, body: tuple[Statement, ...], rows: int) -> Iterator[Accesses]:
+        """`body` for each of `rows` iterations, uncut."""
+        yield from self._emit(body, self.frame, rows)
 
     def _fitting(self, loop: Loop, order: npt.NDArray[np.int64]) -> int:
         """How many iterations make about PIECE accesses (at least one)."""
