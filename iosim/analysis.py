@@ -10,7 +10,7 @@ from iosim.algorithms.registry import Algorithm, find_algorithm
 from iosim.hardware import HardwareProfile, load_profile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import Tally, count
-from iosim.notes import notes
+from iosim.notes import launch_notes, notes
 from iosim.placement import Chip, Placement, buffers_text, place
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.ir import Program
@@ -25,6 +25,7 @@ from iosim.results import (
     WorkCount,
     in_order,
 )
+from iosim.splits import Split, best_split, split_table
 from iosim.theory.backward_bounds import backward_bounds, both_bounds
 from iosim.theory.block_sums import seen_in_blocks
 from iosim.theory.bounds import Bound, Seen, bounds, ideal_reads_sram_bytes, strongest
@@ -58,15 +59,19 @@ def analyze(
     """
     chosen = find_algorithm(algorithm) if isinstance(algorithm, str) else algorithm
     gpu = load_profile(profile, overrides) if isinstance(profile, str) else profile
+    chosen.check(problem)
     resolved = chosen.resolve(options or {})
-    program = chosen.program(problem.mask.kind, resolved)
     chip = Chip(
         model=footprint_model,
         sram_bytes=gpu.sram_per_block_bytes if sram_bytes is None else sram_bytes,
         register_bytes=gpu.register_bytes_per_sm,
         granularity=granularity,
     )
-    placed = place(chosen, program, problem, tiles, resolved, chip)
+    placed = place(chosen, _searched(chosen, problem, resolved), problem, tiles, resolved, chip)
+    table = _split_table(problem, chosen, resolved, placed.bound, gpu)
+    if resolved.get("splits") == "best":
+        resolved = {**resolved, "splits": str(best_split(table).splits)}
+    program = chosen.program(problem.mask.kind, resolved)
     theory = theory_beside(
         chosen, program, problem, resolved, placed.shown, sram_bytes=chip.sram_bytes, fits=placed.fits
     )
@@ -89,8 +94,26 @@ def analyze(
         sram=_sram(placed, chip),
         theory=theory,
         warnings=(*gpu.warnings, *placed.warnings, *_remarks(chosen, problem, resolved, placed, chip)),
-        notes=notes(problem, chosen, resolved, placed.bound, tally) | _padding(padded, pad_head_dim),
+        notes=notes(problem, chosen, resolved, placed.bound, tally)
+        | launch_notes(program, bind(problem, placed.bound), gpu.sm_count, resolved, table)
+        | _padding(padded, pad_head_dim),
     )
+
+
+def _searched(algorithm: Algorithm, problem: AttentionProblem, options: Mapping[str, str]) -> Program:
+    """The program whose tile is searched; on chip, splits are all alike."""
+    one = {"splits": "1"} if options.get("splits") == "best" else {}
+    return algorithm.program(problem.mask.kind, {**options, **one})
+
+
+def _split_table(
+    problem: AttentionProblem,
+    algorithm: Algorithm,
+    options: Mapping[str, str],
+    tiles: TileShape,
+    gpu: HardwareProfile,
+) -> list[Split]:
+    return split_table(problem, algorithm, options, tiles, gpu.sm_count) if "splits" in options else []
 
 
 def _traffic(tally: Tally) -> Traffic:
@@ -165,7 +188,14 @@ def theory_beside(
             found = both_bounds(problem, sram_bytes, spills_scores=spills)
         case _:
             seen = _seen(problem, options, tiles)
-            found = bounds(problem, sram_bytes, spills_scores=spills, matmul_only=matmul_only, seen=seen)
+            found = bounds(
+                problem,
+                sram_bytes,
+                spills_scores=spills,
+                matmul_only=matmul_only,
+                seen=seen,
+                latent=algorithm.latent,
+            )
     if algorithm.computes == "linear attention":
         found = [b for b in found if b.name == "compulsory"]
     # a program that does not fit in M may move less than any that does: bounds in M say nothing about it

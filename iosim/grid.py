@@ -55,6 +55,10 @@ class Grid:
             raise UsageError(
                 f"footprint: unknown model {self.footprint_model!r}; allowed: {', '.join(MODELS)}"
             )
+        if any(chosen.get("splits") == "best" for chosen in self.options.values()):
+            raise UsageError(
+                "splits: best is chosen for one problem at a time; give a sweep a number of splits"
+            )
         tuning.step(self.granularity, self.footprint_model)
 
     def axes(self) -> dict[str, Sequence[Any]]:

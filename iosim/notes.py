@@ -9,7 +9,11 @@ from iosim import block_mask
 from iosim.algorithms.registry import Algorithm
 from iosim.interpret.binding import bind
 from iosim.interpret.count import Tally, count
+from iosim.interpret.launch import busy_share, thread_blocks
 from iosim.problem import AttentionProblem, TileShape
+from iosim.program.evaluate import Binding
+from iosim.program.ir import Program
+from iosim.splits import Split, best_split
 from iosim.theory.softmax import SOFTMAX_COSTS
 from iosim.work import PASS_MATMULS
 
@@ -29,6 +33,22 @@ def notes(
         out["pass"] = _pass(options["pass"], recomputes="softmax" not in options)
     if options.get("block-mask", "off") != "off":
         out["block_mask"] = _block_mask(problem, algorithm, options, tiles, tally)
+    return out
+
+
+def launch_notes(
+    program: Program, binding: Binding, sm_count: int, options: Mapping[str, str], table: list[Split]
+) -> dict[str, Any]:
+    """JSON values by key: `launch`, thread blocks by kernel and the busy share of SMs; `splits`, what was compared."""
+    blocks = {name: int(n) for name, n in thread_blocks(program, binding).items()}
+    first = next(iter(blocks.values()))
+    out: dict[str, Any] = {
+        "launch": {"thread_blocks": blocks, "sm_count": sm_count, "sm_share": busy_share(first, sm_count)}
+    }
+    if table:
+        best = best_split(table)
+        out["splits"] = {"chosen": int(options["splits"]), "best": best.splits}
+        out["splits"]["table"] = [row.to_dict() for row in table]
     return out
 
 

@@ -116,6 +116,7 @@ def _prepare(grid: Grid, gpus: Mapping[str, HardwareProfile], axes: dict[str, An
     try:
         request: dict[str, Any] = {**lengths, **shape, **grid.dtypes}
         problem = AttentionProblem.of(**request)
+        find_algorithm(axes["algorithm"]).check(problem)
         if sram < 1:
             raise UsageError(f"sram: must be at least 1 byte, got {sram}")
     except UsageError as error:

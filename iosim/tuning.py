@@ -122,8 +122,11 @@ class _Search:
     def alone(self, *, long: bool) -> Ints:
         """Largest number of units of one side for every point, beside a single unit of the other."""
         points = np.arange(len(self.limit.sram_bytes))
-        axis = "N" if long == (self.long_side == "Br") else "Nk"
-        size = np.broadcast_to(np.asarray(self.binding[axis], dtype=np.int64), points.shape)
+        rows = long == (self.long_side == "Br")
+        group = np.asarray(self.binding["H"]) // np.asarray(self.binding["Hk"])
+        length = np.asarray(self.binding["N" if rows else "Nk"])
+        length = length * group if rows and self.program.packed else length
+        size = np.broadcast_to(np.asarray(length, dtype=np.int64), points.shape)
         return self.most(points, np.ones_like(points), -(-size // self.unit), long=long)
 
     def bytes(self, points: Ints, long: Ints, short: Ints) -> Column:

@@ -34,6 +34,7 @@ ROOMS = (
     "tuning",  # tiles from M
     "placement",  # the tile that a run uses
     "work",  # useful flops
+    "splits",  # of the keys, over thread blocks
     "notes",  # what options mean
     "analysis",  # the path from problem to record
     "proving",  # does a program compute attention

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from iosim.errors import UsageError
-from iosim.problem import MASK_KINDS
+from iosim.errors import ProblemError, UsageError
+from iosim.problem import MASK_KINDS, AttentionProblem
 from iosim.program.builder import ProgramFunction, build
 from iosim.program.ir import Program
 
@@ -36,9 +36,10 @@ class Algorithm:
     """An algorithm: its program function and what the rest of the tool must know about it.
 
     `tiled`: its Br x Bc is the user's to choose. `outer`: the tensor of its outer loop (q or k), which decides how
-    the paper's tile rule reads. `computes`: attention, scores (Q Kᵀ alone) or linear attention. `scaled`: applies the
-    softmax scale.
+    the paper's tile rule reads. `computes`: attention, scores (Q Kᵀ alone), linear attention
+    or latent attention. `scaled`: applies the softmax scale.
     `conflict`: what is wrong with a set of options, if anything. `masks`: the kinds of mask it can take.
+    `latent`: the values are the first columns of the keys, and all heads share them.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Algorithm:
     scaled: bool = True
     user_defined: bool = False
     idealised: bool = False
+    latent: bool = False
     masks: tuple[str, ...] = MASK_KINDS
     conflict: Callable[[Mapping[str, str]], str | None] = lambda options: None
 
@@ -75,6 +77,16 @@ class Algorithm:
     def outer_of(self, options: Mapping[str, str]) -> str:
         """The tensor of the outer loop under these options: every backward goes over K and V outside."""
         return "k" if options.get("pass", "fwd") != "fwd" else self.outer
+
+    def check(self, problem: AttentionProblem) -> None:
+        """`ProblemError` for a problem that this algorithm cannot have."""
+        if self.latent and problem.kv_heads != 1:
+            raise ProblemError(f"kv_heads: {self.name} has one latent row for all heads; give kv_heads 1")
+        if self.latent and problem.value_dim > problem.head_dim:
+            raise ProblemError(
+                f"value_dim: in {self.name} values are the first columns of the keys; give at most head_dim = "
+                f"{problem.head_dim} (DeepSeek: head_dim 576, value_dim 512), got {problem.value_dim}"
+            )
 
     def without_block_mask(self, mask_kind: str, options: Mapping[str, str]) -> Program:
         """The same program over all tiles that the mask kind leaves."""

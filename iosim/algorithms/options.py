@@ -6,12 +6,28 @@ from collections.abc import Mapping
 
 from iosim import block_mask
 from iosim.algorithms.algorithm import Option
+from iosim.errors import UsageError
 from iosim.problem import TileShape
 
 
 def tile(text: str) -> str:
     return str(TileShape.parse(text))
 
+
+def _count(text: str) -> str:
+    if not (text.isdecimal() and 1 <= int(text) <= MAX_COUNT):
+        raise UsageError(f"must be a whole number from 1 to {MAX_COUNT}, got {text!r}")
+    return str(int(text))
+
+
+MAX_COUNT = 1 << 20
+SPLITS = Option(
+    values=("1", "best"),
+    help="thread blocks that share the keys of a row tile; best: least bytes for the SMs that are busy",
+    takes="COUNT",
+    parse=_count,
+)
+PACK_GQA = Option(values=("on", "off"), help="query heads that share a kv-head as rows of one tile")
 
 BLOCK_MASK = Option(
     values=("off",),

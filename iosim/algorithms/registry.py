@@ -8,12 +8,23 @@ from pathlib import Path
 from types import MappingProxyType
 
 from iosim.algorithms.algorithm import Algorithm, Option
+from iosim.algorithms.decode import decode
 from iosim.algorithms.flash1 import flash1
 from iosim.algorithms.flash2 import flash2
 from iosim.algorithms.linear import linear
 from iosim.algorithms.masked_standard import masked_standard
+from iosim.algorithms.mla import mla
 from iosim.algorithms.online import online_attention
-from iosim.algorithms.options import BLOCK_MASK, OFF_ON, PASS, block_mask_conflict, standard_conflict, tile
+from iosim.algorithms.options import (
+    BLOCK_MASK,
+    OFF_ON,
+    PACK_GQA,
+    PASS,
+    SPLITS,
+    block_mask_conflict,
+    standard_conflict,
+    tile,
+)
 from iosim.algorithms.seed_flash import seed_flash
 from iosim.algorithms.small_cache import gemm, small_cache
 from iosim.algorithms.standard import standard
@@ -77,6 +88,22 @@ _SHIPPED = [
             "block-mask": BLOCK_MASK,
         },
         conflict=block_mask_conflict,
+    ),
+    Algorithm(
+        name="decode",
+        function=decode,
+        summary="few queries, many keys: heads of a group packed into one tile, the keys split over thread blocks",
+        source="Flash-Decoding (Dao, Haziza, Massa, Sizov 2023)",
+        options={"splits": SPLITS, "pack-gqa": PACK_GQA},
+    ),
+    Algorithm(
+        name="mla",
+        function=mla,
+        summary="absorbed latent attention: one latent row is key and value of all heads, read once a sequence",
+        source="DeepSeek-V2 (2024), absorbed form",
+        computes="latent attention",
+        latent=True,
+        options={"splits": SPLITS, "pack-gqa": PACK_GQA},
     ),
     Algorithm(
         name="seed_flash",

@@ -27,7 +27,7 @@ def _group() -> None:
 def list_algorithms(as_json: AsJson = False) -> None:
     """List every algorithm with its source, and every option with its values (the first is the default)."""
     from iosim.algorithms.registry import ALGORITHMS
-    from iosim.cli.options import option_flag
+    from iosim.cli.variants import option_flag
 
     known = list(ALGORITHMS.values())
     if as_json:
@@ -49,7 +49,7 @@ def list_algorithms(as_json: AsJson = False) -> None:
 
 
 def _to_dict(algorithm: Algorithm) -> dict[str, Any]:
-    from iosim.cli.options import option_flag
+    from iosim.cli.variants import option_flag
 
     return {
         "name": algorithm.name,

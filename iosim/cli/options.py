@@ -7,7 +7,7 @@ to typer one by one. Sizes arrive as text, so that a sweep can read the same opt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
@@ -33,7 +33,7 @@ def _problem(*names: str, help: str, metavar: str | None = "SIZE") -> Any:
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=PROBLEM)
 
 
-def _algorithm(*names: str, help: str, metavar: str | None = None) -> Any:
+def algorithm_option(*names: str, help: str, metavar: str | None = None) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=ALGORITHM)
 
 
@@ -86,7 +86,7 @@ DTypeAcc = Annotated[str, _problem("--dtype-acc", metavar="DTYPE", help="The acc
 
 AlgorithmText = Annotated[
     str,
-    _algorithm(
+    algorithm_option(
         "--algorithm",
         metavar="NAMES",
         help="One or more, with commas; see `iosim algorithms list`. Your own: ./mine.py:program.",
@@ -94,59 +94,21 @@ AlgorithmText = Annotated[
 ]
 Tiles = Annotated[
     str,
-    _algorithm(
+    algorithm_option(
         "--tiles", metavar="TILES", help="best, paper, paper-literal, or rows of Q x rows of K: 128x64."
     ),
 ]
 Granularity = Annotated[
-    str, _algorithm("--granularity", metavar="SIZE", help="Best tiles are multiples of this.")
+    str, algorithm_option("--granularity", metavar="SIZE", help="Best tiles are multiples of this.")
 ]
 FootprintModel = Annotated[
     str,
-    _algorithm(
+    algorithm_option(
         "--footprint",
         metavar="MODEL",
         help="What counts against SRAM: paper (the Q, K, V, O tiles) or kernel (stages, fp32, registers).",
     ),
 ]
-Softmax = Annotated[
-    Text,
-    _algorithm("--softmax", metavar="KIND", help="standard: fused, naive, safe or online passes [fused]."),
-]
-GemmTiles = Annotated[
-    Text, _algorithm("--gemm-tiles", metavar="TILE", help="standard: the re-reads of real tiles, as 128x128.")
-]
-ScalePass = Annotated[
-    bool, _algorithm("--scale-pass", help="standard: scale the scores in a kernel of its own.")
-]
-AdditiveMask = Annotated[
-    bool, _algorithm("--additive-mask", help="standard: add a mask tensor to the scores.")
-]
-Dropout = Annotated[
-    bool, _algorithm("--dropout", help="standard: drop probabilities in a kernel of its own.")
-]
-Pass = Annotated[
-    Text,
-    _algorithm("--pass", metavar="PASS", help="standard, flash1, flash2: fwd, bwd or fwd+bwd [fwd]."),
-]
-BlockMask = Annotated[
-    Text,
-    _algorithm(
-        "--block-mask",
-        metavar="PATTERN",
-        help="flash1, flash2, masked_standard: compute only these tiles: local:2+global:1, strided:4, dilated:2:3, "
-        "butterfly, random:0.1:SEED, or a .npy file of one entry a tile.",
-    ),
-]
-Flash1Variant = Annotated[
-    Text,
-    _algorithm("--flash1-variant", metavar="KIND", help="flash1: literal or skip-first-read [literal]."),
-]
-Lse = Annotated[bool, _algorithm("--lse", help="flash2: write the log-sum-exp, 4 bytes a row.")]
-SaveStats = Annotated[
-    Text, _algorithm("--save-stats", metavar="KIND", help="seed_flash: none, lse or m+l [m+l].")
-]
-
 Hw = Annotated[
     str,
     _hardware("--hw", "--gpu", metavar="NAME", help="A profile (`iosim hw list`), or your own YAML file."),
@@ -256,72 +218,6 @@ class ProblemOptions:
             dtype_o=full.dtype_o,
             dtype_acc=full.dtype_acc,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantOptions:
-    """The algorithms' own options; each reaches only the algorithms that have it."""
-
-    softmax: Softmax = None
-    gemm_tiles: GemmTiles = None
-    scale_pass: ScalePass = False
-    additive_mask: AdditiveMask = False
-    dropout: Dropout = False
-    flash1_variant: Flash1Variant = None
-    lse: Lse = False
-    save_stats: SaveStats = None
-    pass_: Pass = None
-    block_mask: BlockMask = None
-
-    def given(self) -> dict[str, tuple[str, str]]:
-        """What was asked for: the algorithm's name of the option -> (the command line's name, value)."""
-        out = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is not None and value is not False:
-                flag = f"--{item.name.rstrip('_').replace('_', '-')}"
-                name = next((n for n, renamed in _RENAMED.items() if renamed == flag), flag[2:])
-                out[name] = (flag, "on" if value is True else str(value))
-        return out
-
-    def options_for(self, algorithms: Sequence[Algorithm]) -> list[dict[str, str]]:
-        """The options of each algorithm; `UsageError` for one that none of them has, or a value it has not."""
-        from iosim.algorithms.registry import ALGORITHMS
-
-        given = self.given()
-        for name, (flag, _) in given.items():
-            if not any(name in algorithm.options for algorithm in algorithms):
-                chosen = ", ".join(algorithm.name for algorithm in algorithms)
-                owners = ", ".join(a.name for a in ALGORITHMS.values() if name in a.options)
-                raise UsageError(f"{flag}: not an option of {chosen}; it belongs to {owners}")
-        out = []
-        for algorithm in algorithms:
-            own = {name: value for name, (_, value) in given.items() if name in algorithm.options}
-            for name in own:
-                _check_option(algorithm, given[name][0], name, own[name])
-            out.append(own)
-        return out
-
-
-_RENAMED = {"variant": "--flash1-variant"}  # an algorithm's own name says too little on the command line
-
-
-def option_flag(name: str) -> str:
-    """How the command line spells an algorithm's option."""
-    return _RENAMED.get(name, f"--{name}")
-
-
-def _check_option(algorithm: Algorithm, flag: str, name: str, value: str) -> None:
-    option = algorithm.options[name]
-    if value in option.values:
-        return
-    try:
-        algorithm.resolve({name: value})
-    except UsageError as error:
-        if option.takes and not option.takes_tile:
-            raise UsageError(f"{flag}: {error}") from None
-        allowed = ", ".join(option.values) + (", or a tile such as 128x128" if option.takes_tile else "")
-        raise UsageError(f"{flag}: {value!r} is not one of {allowed}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

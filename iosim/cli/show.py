@@ -12,11 +12,11 @@ from iosim.cli.options import (
     HardwareOptions,
     ProblemOptions,
     TileOptions,
-    VariantOptions,
     split_algorithms,
     with_options,
 )
 from iosim.cli.output import print_json, print_table, quiet_stdout, warn
+from iosim.cli.variants import VariantOptions
 
 if TYPE_CHECKING:
     from iosim.interpret.listing import CostedRow

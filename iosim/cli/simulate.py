@@ -15,12 +15,12 @@ from iosim.cli.options import (
     HardwareOptions,
     ProblemOptions,
     TileOptions,
-    VariantOptions,
     parse_size,
     split_algorithms,
     with_options,
 )
 from iosim.cli.output import print_json, quiet_stdout, warn
+from iosim.cli.variants import VariantOptions
 
 if TYPE_CHECKING:
     from iosim.algorithms.registry import Algorithm

@@ -66,6 +66,10 @@ def _rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
         row("special ops", lambda r: f"{r.work.special_ops:,}"),
         row("live on chip", lambda r: _bytes(r.sram.live_bytes)),
         row("registers", lambda r: _bytes(r.sram.register_bytes) if r.sram.register_bytes else NONE),
+        row("thread blocks (first kernel)", _launch),
+        row("splits of the keys", _splits),
+        row("pass", _pass),
+        row("block mask", _blocks),
         row("fits in M", lambda r: "yes" if r.sram.fits else "no"),
         row("softmax", _softmax),
     ]
@@ -110,6 +114,33 @@ def _bound_name(record: RunRecord) -> str:
     theory = record.theory
     names = [b.name for b in theory.bounds if b.valid and b.bytes == theory.lower_bound_bytes]
     return names[0] if names else NONE
+
+
+def _launch(record: RunRecord) -> str:
+    launch = record.notes["launch"]
+    first = next(iter(launch["thread_blocks"].values()))
+    return f"{first:,} ({launch['sm_share']:.0%} of {launch['sm_count']} SMs busy)"
+
+
+def _splits(record: RunRecord) -> str:
+    note = record.notes.get("splits")
+    return NONE if note is None else f"{note['chosen']} (least bytes a busy SM: {note['best']})"
+
+
+def _pass(record: RunRecord) -> str:
+    note = record.notes.get("pass")
+    if note is None or note["name"] == "fwd":
+        return NONE
+    again = f", {note['recomputed_matmuls']} of them again" if note["recomputed_matmuls"] else ""
+    return f"{note['name']}: {note['matmuls']} matmuls{again}"
+
+
+def _blocks(record: RunRecord) -> str:
+    """Density, and the bytes that it saves."""
+    note = record.notes.get("block_mask")
+    if note is None:
+        return NONE
+    return f"{note['blocks']:,} of {note['all_blocks']:,} blocks, {note['byte_speedup']:.3g}x fewer bytes than dense"
 
 
 def _softmax(record: RunRecord) -> str:

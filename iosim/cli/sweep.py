@@ -18,12 +18,12 @@ from iosim.cli.options import (
     HardwareOptions,
     ProblemOptions,
     TileOptions,
-    VariantOptions,
     parse_size,
     split_algorithms,
     with_options,
 )
 from iosim.cli.output import print_json, progress_bar, warn
+from iosim.cli.variants import VariantOptions
 from iosim.errors import UsageError
 from iosim.problem import DType
 

@@ -49,13 +49,33 @@ def run(
     for tensor in program.tensors.values():
         heads = problem.kv_heads if tensor.shared else problem.heads
         shape = (problem.batch, heads, _int(frame, tensor.rows), _int(frame, tensor.cols))
-        memory[tensor.name] = (
-            inputs[tensor.name].astype(dtype) if tensor.role == "input" else np.full(shape, np.nan, dtype)
-        )
+        if tensor.role != "input":
+            memory[tensor.name] = np.full(shape, np.nan, dtype)
+        else:
+            given = inputs[tensor.name].astype(dtype)
+            memory[tensor.name] = _pack(given, problem.kv_heads) if tensor.packed else given
     machine = _Machine(problem, memory, keep, dtype)
     for kernel in program.kernels:
         machine.run(kernel.body, frame, {})
-    return {t.name: memory[t.name] for t in program.tensors.values() if t.role != "input"}
+    return {
+        t.name: _unpack(memory[t.name], problem) if t.packed and t.role == "output" else memory[t.name]
+        for t in program.tensors.values()
+        if t.role != "input"
+    }
+
+
+def _pack(tensor: Array, kv_heads: int) -> Array:
+    """[batch, heads, N, cols] as [batch, kv_heads, N·group, cols], the head of the group fastest."""
+    batch, heads, rows, cols = tensor.shape
+    grouped = tensor.reshape(batch, kv_heads, heads // kv_heads, rows, cols)
+    return grouped.swapaxes(2, 3).reshape(batch, kv_heads, -1, cols)
+
+
+def _unpack(tensor: Array, problem: AttentionProblem) -> Array:
+    """The inverse of `_pack`."""
+    group, cols = problem.group_size, tensor.shape[-1]
+    grouped = tensor.reshape(problem.batch, problem.kv_heads, problem.seq_q, group, cols)
+    return grouped.swapaxes(2, 3).reshape(problem.batch, problem.heads, problem.seq_q, cols)
 
 
 def _int(frame: Frame, node: Expr) -> int:
@@ -106,16 +126,22 @@ class _Machine:
         if statement.op == "scale":
             number = statement.number if statement.number is not None else self.problem.softmax_scale
             return function(operands[0], np.asarray(number, dtype=operands[0].dtype))
+        if statement.op == "first_columns":
+            assert statement.spans is not None
+            return np.asarray(function(operands[0], _slice(statement.spans[1], frame)))
         if statement.op in ("mask", "keep") and statement.spans is not None:
             rows, cols = (_slice(span, frame) for span in statement.spans)
             operands.append(
-                self._seen(rows, cols) if statement.op == "mask" else self._kept(rows, cols, statement, frame)
+                self._seen(rows, cols, packed=statement.spans[0].packed)
+                if statement.op == "mask"
+                else self._kept(rows, cols, statement, frame)
             )
         return np.asarray(function(*operands))
 
-    def _seen(self, rows: slice, cols: slice) -> Array:
+    def _seen(self, rows: slice, cols: slice, *, packed: bool) -> Array:
         """Which pairs of a tile the mask shows, rows and columns being those of the whole problem."""
-        own = np.arange(rows.start, rows.stop)[:, None] + self.problem.key_offset
+        query = np.arange(rows.start, rows.stop)[:, None] // (self.problem.group_size if packed else 1)
+        own = query + self.problem.key_offset
         key = np.arange(cols.start, cols.stop)[None, :]
         seen = key <= own
         window = self.problem.mask.window

@@ -25,6 +25,7 @@ from iosim.program.expr import (
     index,
     is_const,
     lift,
+    number,
     param,
     product,
 )
@@ -44,15 +45,13 @@ from iosim.program.ir import (
     Tensor,
 )
 from iosim.program.ops import find_op
-from iosim.program.tensors import attention_tensors
+from iosim.program.tensors import STATISTIC_BYTES, attention_tensors
 from iosim.program.tile_loops import TileLoops
 from iosim.program.value import Value
+from iosim.program.visible import GROUP
 
 __all__ = ["Builder", "ProgramFunction", "Value", "build"]
 from iosim.program.wording import apply_text, matmul_text
-
-GROUP = param("H") // param("Hk")
-"""Query heads that share a kv-head."""
 
 
 @dataclass(slots=True)
@@ -89,6 +88,21 @@ class Builder(TileLoops):
         self._kv_head: Expr | None = None
 
     # --- slow memory -------------------------------------------------------------------------------------------
+
+    def number(self, option: str) -> Expr:
+        """The value of an option that is a count, open to be bound to other counts."""
+        return number(option, int(self.options[option]))
+
+    def packed(self, names: str) -> list[Tensor]:
+        """Tensors of queries with the heads of a group packed into one matrix a kv-head: N·group rows."""
+        rows = self.N * GROUP
+        tensors = [self._known(name) for name in names.split()]
+        return [self._declare(replace(t, rows=rows, shared=True, packed=True)) for t in tensors]
+
+    def partial(self, name: str, like: Tensor, copies: Expr, cols: Expr) -> Tensor:
+        """Scratch for partial results in fp32: `copies` of the rows of `like`, one after another."""
+        tensor = replace(like, name=name, rows=copies * like.rows, cols=cols, role="scratch")
+        return self._declare(replace(tensor, itemsize=const(STATISTIC_BYTES)))
 
     def tensors(self, names: str) -> list[Tensor]:
         """The inputs and outputs of attention by name: Q K V dO (read), O LSE M L dQ dK dV (written), D (both)."""
@@ -294,6 +308,12 @@ class Builder(TileLoops):
     def scale(self, a: Value, number: float | None = None) -> Value:
         """Times the softmax scale, or times a number."""
         return self.op("scale", a, number=number)
+
+    def first_columns(self, a: Value, size: Expr) -> Value:
+        """The first `size` columns of what is on chip already: no bytes, no flops."""
+        cols = Span.whole(size)
+        text = f"{a.text}[:, :{size}]"
+        return self._compute("first_columns", (a,), a.rows, cols, const(0), text, spans=(a.rows, cols))
 
     def mask(self, scores: Value) -> Value:
         """−∞ where the mask hides the pair; nothing to do under no mask."""

@@ -53,6 +53,8 @@ class Frame:
             return value[self._rows] if isinstance(value, np.ndarray) and self._rows is not None else value
         if node.op == "const":
             return cast(int, node.args[0])
+        if node.op == "number":
+            return self._binding.get(cast(str, node.args[0]), cast(int, node.args[1]))
         if node.op in ("param", "index"):
             name = cast(str, node.args[0])
             if name not in self._binding:
@@ -83,6 +85,8 @@ class Frame:
         lo, hi = self.value(cast(Expr, node.args[1])), self.value(cast(Expr, node.args[2]))
         _check_length(name, int(np.max(np.asarray(hi) - np.asarray(lo), initial=0)))
         if not isinstance(lo, np.ndarray) and not isinstance(hi, np.ndarray):
+            if (many := self._varies(body, name)) is not None:
+                return self._sum_columns(name, body, np.full(many, lo), np.full(many, hi - lo))
             return sum(
                 _total(Frame({name: np.arange(start, min(start + CHUNK, hi))}, self).value(body))
                 for start in range(lo, hi, CHUNK)
@@ -90,6 +94,12 @@ class Frame:
         first, trips = np.broadcast_arrays(lo, np.asarray(hi) - lo)
         prefix = self._prefix_sums(name, body, first, trips)
         return prefix if prefix is not None else self._sum_columns(name, body, first, trips)
+
+    def _varies(self, body: Expr, name: str) -> int | None:
+        """The length of this frame's columns, if `body` has another value in each of their rows."""
+        own = [len(v) for v in self._binding.values() if isinstance(v, np.ndarray)]
+        columns = {n for n, v in self._root()._binding.items() if isinstance(v, np.ndarray)}
+        return own[0] if own and (body.free - {name} or body.params & columns) else None
 
     def _prefix_sums(self, name: str, body: Expr, first: Column, trips: Column) -> Column | None:
         """Σ for each row as a difference of prefix sums, where all rows add the same terms; None where they do not.

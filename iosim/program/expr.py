@@ -25,7 +25,7 @@ PRECEDENCE = {"+": 1, "-": 1, "*": 2, "//": 2}
 class Expr:
     """One node: `op` names it, `args` are its parts, `free` the loop indices its value depends on.
 
-    Operations: const, param, index, + - * // (floor), cdiv (ceiling), min, max,
+    Operations: const, param, number (an option's, with its value), index, + - * // (floor), cdiv (ceiling), min, max,
     extent (rows of tile i on a tiled axis), table (an entry of an index array) and sum (over one loop index).
     """
 
@@ -48,7 +48,7 @@ class Expr:
             free -= {str(args[0])}
         elif op == "table":
             params |= frozenset(cast("Table", args[0]).letters)
-        elif op == "param":
+        elif op in ("param", "number"):
             params = frozenset([str(args[0])])
         self.free = free
         self.params = params
@@ -115,6 +115,11 @@ def const(value: int) -> Expr:
 def param(letter: str) -> Expr:
     """A size that is bound when the program is read: N, d, Br …"""
     return _node("param", (letter,))
+
+
+def number(letter: str, value: int) -> Expr:
+    """A count that an option gives, such as splits; a binding may give the letter other values."""
+    return _node("number", (letter, value))
 
 
 def index(name: str) -> Expr:
@@ -225,7 +230,7 @@ def _nonnegative(node: Expr) -> bool:
         return cast(int, node.args[0]) >= 0
     if node.op == "max":
         return any(_nonnegative(c) for c in children)
-    if node.op in ("param", "index", "extent", "table"):
+    if node.op in ("param", "number", "index", "extent", "table"):
         return True
     return node.op in ("+", "*", "//", "cdiv", "min") and all(_nonnegative(c) for c in children)
 
@@ -288,12 +293,13 @@ def sum_over(name: str, lo: Expr, hi: Expr, term: Expr) -> Expr:
 
 def _text(node: Expr) -> str:
     op, args = node.op, node.args
-    if op in ("const", "param", "index"):
+    if op in ("const", "param", "number", "index"):
         return str(args[0])
     if op in PRECEDENCE:
         left, right = args
         sign = {"*": "·", "//": " // "}.get(op, f" {op} ")
-        return f"{_wrap(left, op, False)}{sign}{_wrap(right, op, op in '-//')}"
+        strict = op in "-//" or (op == "*" and isinstance(right, Expr) and right.op == "//")
+        return f"{_wrap(left, op, False)}{sign}{_wrap(right, op, strict)}"
     if op == "cdiv":
         return f"ceil({args[0]} / {_wrap(args[1], '//', True)})"
     if op == "extent":

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from iosim.program.expr import Expr, const, extent, index, is_const, minimum, product, tile_start
+from iosim.program.expr import Expr, const, extent, index, is_const, minimum, param, product, tile_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,19 @@ class Span:
     length: Expr
     widest: Expr  # the length of a whole tile: what must be kept free on chip
     label: str
+    packed: bool = False  # rows are (query, query head of the group), the head fastest
 
     @staticmethod
-    def tile(i: Expr, tile: Expr, size: Expr) -> Span:
+    def tile(i: Expr, tile: Expr, size: Expr, *, packed: bool = False) -> Span:
         """Tile i of an axis of `size` in tiles of `tile`."""
         length = extent(i, tile, size)
         stop = tile_start(i + const(1), tile, size)
-        return Span(tile_start(i, tile, size), stop, length, minimum(tile, size), str(i))
+        return Span(tile_start(i, tile, size), stop, length, minimum(tile, size), str(i), packed)
+
+    def copy_of(self, k: Expr, size: Expr) -> Span:
+        """The same rows in copy k of an axis of `size`, where several copies lie one after another."""
+        start, stop = k * size + self.start, k * size + self.stop
+        return Span(start, stop, self.length, self.widest, f"{k}, {self.label}", self.packed)
 
     @staticmethod
     def one(i: Expr) -> Span:
@@ -47,7 +53,8 @@ class Span:
 class Tensor:
     """A matrix a head in slow memory: `rows` x `cols` elements of `itemsize` bytes.
 
-    `shared` tensors (K, V) are stored once a kv-head. `role` is input, output, or scratch (written and read back,
+    `shared` tensors (K, V) are stored once a kv-head; `packed` ones too, with the rows of all query heads of its
+    group in one matrix, row query·group + head. `role` is input, output, or scratch (written and read back,
     such as S).
     """
 
@@ -59,6 +66,7 @@ class Tensor:
     shared: bool = False
     row_tile: Expr = field(default_factory=lambda: const(1))
     col_tile: Expr | None = None
+    packed: bool = False
 
     @property
     def is_statistic(self) -> bool:
@@ -72,7 +80,7 @@ class Tensor:
             if j is None or self.col_tile is None
             else Span.tile(j, self.col_tile, self.cols)
         )
-        return Region(self, Span.tile(i, self.row_tile, self.rows), cols)
+        return Region(self, Span.tile(i, self.row_tile, self.rows, packed=self.packed), cols)
 
     def part(self, rows: Span | None = None, cols: Span | None = None) -> Region:
         """Any rows and columns; all where not given."""
@@ -210,4 +218,9 @@ class Program:
     @property
     def spills_scores(self) -> bool:
         """True where a tensor of queries x keys (S, P) goes through slow memory."""
-        return any(t.role == "scratch" and not t.is_statistic for t in self.tensors.values())
+        return any(t.role == "scratch" and t.cols is param("Nk") for t in self.tensors.values())
+
+    @property
+    def packed(self) -> bool:
+        """True where a row tile is cut from the rows of all query heads of a group."""
+        return any(t.packed for t in self.tensors.values())

@@ -88,6 +88,13 @@ _TABLE = [
     Op(name="reciprocal", symbol="1/", function=_reciprocal, unit="special"),
     # Selecting, filling and hashing move or compare data; none of them is a floating-point operation.
     Op(name="mask", symbol="mask", function=lambda s, seen: np.where(seen, s, -np.inf), unit="none", cost=0),
+    Op(
+        name="first_columns",
+        symbol="first columns of ",
+        function=lambda a, cols: a[:, cols],
+        unit="none",
+        cost=0,
+    ),
     Op(name="fill", symbol="fill", function=np.full, unit="none", cost=0),
     Op(name="keep", symbol="keep", function=lambda a, kept: kept.astype(a.dtype), unit="none", cost=0),
 ]

@@ -5,8 +5,13 @@ Query row r stands at key r + Nk − N (bottom-right aligned).
 
 from __future__ import annotations
 
-from iosim.program.expr import Expr, const, maximum, minimum, param
+from dataclasses import replace
+
+from iosim.program.expr import Expr, cdiv, const, maximum, minimum, param
 from iosim.program.ir import Span
+
+GROUP = param("H") // param("Hk")
+"""Query heads that share a kv-head."""
 
 _N, _NK, _WINDOW = param("N"), param("Nk"), param("w")
 Range = tuple[Expr, Expr]
@@ -14,6 +19,8 @@ Range = tuple[Expr, Expr]
 
 def keys_seen(mask_kind: str, rows: Span) -> Range:
     """The keys that some query of `rows` sees."""
+    if rows.packed:
+        rows = replace(rows, start=rows.start // GROUP, stop=cdiv(rows.stop, GROUP), packed=False)
     if mask_kind == "none":
         return const(0), _NK
     offset = _NK - _N

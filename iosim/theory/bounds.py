@@ -62,7 +62,7 @@ class Seen:
         return Seen(pairs=problem.pairs, queries=problem.visible_queries, keys=problem.visible_keys)
 
 
-def compulsory_bytes(problem: AttentionProblem, seen: Seen | None = None) -> int:
+def compulsory_bytes(problem: AttentionProblem, seen: Seen | None = None, *, latent: bool = False) -> int:
     """Bytes that any exact attention moves: each visible row of Q, K and V read, all of O written, once.
 
     Rows that the mask hides from everyone need not be read; K and V count once a kv head.
@@ -71,8 +71,13 @@ def compulsory_bytes(problem: AttentionProblem, seen: Seen | None = None) -> int
     per_query_head = seen.queries * p.head_dim * p.dtype_q.itemsize + (
         p.seq_q * p.value_dim * p.dtype_o.itemsize
     )
-    per_key = p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize
+    per_key = _key_row_bytes(p, latent)
     return p.batch * (p.heads * per_query_head + p.kv_heads * seen.keys * per_key)
+
+
+def _key_row_bytes(p: AttentionProblem, latent: bool) -> int:
+    """A row of K and of V; of K alone where the values are part of it."""
+    return p.head_dim * p.dtype_k.itemsize + (0 if latent else p.value_dim * p.dtype_v.itemsize)
 
 
 def bounds(
@@ -82,12 +87,13 @@ def bounds(
     spills_scores: bool,
     matmul_only: bool = False,
     seen: Seen | None = None,
+    latent: bool = False,
 ) -> list[Bound]:
     """Every bound that concerns the algorithm, the ones that do not apply included, with the reason.
 
     `sram_bytes`: M, what one thread block may hold. `spills_scores`: the algorithm writes S to slow memory.
     `matmul_only`: it computes S = Q Kᵀ and nothing else, whatever the mask. `seen`: what a block mask
-    leaves, if there is one. `UsageError` if M < 1.
+    leaves, if there is one. `latent`: the values are columns of the keys. `UsageError` if M < 1.
     """
     if sram_bytes < 1:
         raise UsageError(f"sram_bytes: must be at least 1, got {sram_bytes}")
@@ -95,8 +101,8 @@ def bounds(
         return [_gemm_compulsory(problem), _gemm_bound(problem, sram_bytes)]
     seen = seen or Seen.of(problem)
     return [
-        _compulsory(problem, seen),
-        _fused(problem, seen, sram_bytes, spills_scores),
+        _compulsory(problem, seen, latent),
+        _fused(problem, seen, sram_bytes, spills_scores, latent),
         _matmuls(problem, seen, sram_bytes, spills_scores),
         _score_round_trip(problem, seen, spills_scores),
     ]
@@ -129,10 +135,10 @@ def _heads(p: AttentionProblem) -> int:
     return p.batch * p.heads
 
 
-def _compulsory(p: AttentionProblem, seen: Seen) -> Bound:
+def _compulsory(p: AttentionProblem, seen: Seen, latent: bool) -> Bound:
     return Bound(
         name="compulsory",
-        bytes=compulsory_bytes(p, seen),
+        bytes=compulsory_bytes(p, seen, latent=latent),
         valid=True,
         reason="holds at every M",
         source="visible rows of Q, K, V read once, O written once",
@@ -140,9 +146,9 @@ def _compulsory(p: AttentionProblem, seen: Seen) -> Bound:
     )
 
 
-def _fused(p: AttentionProblem, seen: Seen, sram_bytes: int, spills_scores: bool) -> Bound:
+def _fused(p: AttentionProblem, seen: Seen, sram_bytes: int, spills_scores: bool, latent: bool) -> Bound:
     query_row = p.head_dim * p.dtype_q.itemsize
-    key_row = p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize
+    key_row = _key_row_bytes(p, latent)
     smallest = query_row + key_row
     value: int | None = None
     if spills_scores:

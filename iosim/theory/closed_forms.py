@@ -17,6 +17,7 @@ from iosim.errors import UsageError
 from iosim.problem import AttentionProblem, TileShape
 from iosim.theory.backward_forms import backward_form
 from iosim.theory.block_sums import block_sums
+from iosim.theory.decode_forms import decode_form
 from iosim.theory.softmax import SOFTMAX_COSTS
 from iosim.theory.tile_sums import TileSums, ceil_div, tile_sums
 
@@ -53,6 +54,9 @@ def closed_form(
     `options`: the choices of that algorithm, see `OPTIONS`. `UsageError` for an option, value or tile
     shape that the algorithm does not have.
     """
+    if algorithm in ("decode", "mla"):
+        moved = _decode(algorithm, problem, tiles, _with_defaults(algorithm, options or {}))
+        return ClosedForm(read_bytes=moved[0], write_bytes=moved[1])
     form = _FORMS.get(algorithm)
     if form is None:
         return None
@@ -73,6 +77,18 @@ def closed_form(
 
 def _plus(a: Bytes, b: Bytes) -> Bytes:
     return {tensor: a.get(tensor, 0) + b.get(tensor, 0) for tensor in {**a, **b}}
+
+
+def _decode(
+    algorithm: str, p: AttentionProblem, tiles: TileShape | None, options: Options
+) -> tuple[Bytes, Bytes]:
+    return decode_form(
+        p,
+        _need_tiles(algorithm, tiles),
+        splits=int(options["splits"]),
+        packed=options["pack-gqa"] == "on",
+        latent=algorithm == "mla",
+    )
 
 
 def _scaled(per_head: Bytes, copies: int) -> Bytes:
@@ -100,10 +116,15 @@ OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "small_cache": {},
     "masked_standard": {"block-mask": ("off", "PATTERN")},
+    "decode": {"splits": ("1", "COUNT"), "pack-gqa": ("on", "off")},
+    "mla": {"splits": ("1", "COUNT"), "pack-gqa": ("on", "off")},
     "linear": {},
     "gemm": {},
 }
 """The options of each algorithm and their values; the first is the default."""
+
+
+_OPEN_OPTIONS = ("gemm-tiles", "block-mask", "splits")  # these take more than the listed values
 
 
 def _with_defaults(algorithm: str, options: Options) -> Options:
@@ -112,7 +133,7 @@ def _with_defaults(algorithm: str, options: Options) -> Options:
         if name not in known:
             allowed = ", ".join(known) or "none"
             raise UsageError(f"{algorithm}: unknown option {name!r}; its options: {allowed}")
-        if value not in known[name] and name not in ("gemm-tiles", "block-mask"):
+        if value not in known[name] and name not in _OPEN_OPTIONS:
             raise UsageError(f"{algorithm}: {name}={value!r}; allowed: {', '.join(known[name])}")
     return {name: options.get(name, values[0]) for name, values in known.items()}
 

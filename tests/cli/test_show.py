@@ -73,9 +73,17 @@ def test_the_options_of_algorithms_list_can_be_given_to_simulate(iosim: Run) -> 
     for item in known:
         for option in item["options"]:
             assert option["default"] == option["values"][0]
-            value = option["values"][-1]
-            words = [option["flag"]] if value == "on" else [option["flag"], value]
-            if value == "off":
-                words = [option["flag"], {"RxC": "64x64", "PATTERN": "local:1"}[option["takes"]]]
-            record = iosim("simulate", "--algorithm", item["name"], "--seq", "128", "--json", *words).json
-            assert record["options"][option["name"]] == (words[-1] if len(words) == 2 else "on")
+            words = _words(option)
+            shape = ["--heads", "2", "--kv-heads", "1", "--seq", "128", "--json", *words]
+            record = iosim("simulate", "--algorithm", item["name"], *shape).json
+            chosen = words[1] if len(words) == 2 else {"--no-pack-gqa": "off"}.get(words[0], "on")
+            assert record["options"][option["name"]] == chosen
+
+
+def _words(option: dict[str, Any]) -> list[str]:
+    """An option as it is given on the command line, with a value that is not its default."""
+    if option["name"] == "pack-gqa":
+        return ["--no-pack-gqa"]
+    examples = {"RxC": "64x64", "PATTERN": "local:1", "COUNT": "2"}
+    value = examples.get(option["takes"], option["values"][-1])
+    return [option["flag"]] if value == "on" else [option["flag"], value]

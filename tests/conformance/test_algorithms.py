@@ -37,7 +37,8 @@ MASKS = st.one_of(st.just("none"), st.just("causal"), st.integers(1, 22).map(lam
 TILES = st.builds(lambda rows, cols: TileShape(rows=rows, cols=cols), st.integers(1, 8), st.integers(1, 8))
 
 
-EXAMPLES = {"": (), "RxC": ("3x5",), "PATTERN": ("local:1+global:1", "random:0.4:3")}
+EXAMPLES = {"": (), "RxC": ("3x5",), "PATTERN": ("local:1+global:1", "random:0.4:3"), "COUNT": ("2", "5")}
+ONE_POINT = {"best"}  # values that stand for another one, chosen for one problem
 """What is tried for an option that takes more than its listed values."""
 
 
@@ -46,7 +47,8 @@ def _variants(algorithm: Algorithm) -> list[dict[str, str]]:
 
     All combinations would grow with every option; a mistake needs two that meet, seldom three.
     """
-    values = [o.values + EXAMPLES[o.takes] for o in algorithm.options.values()]
+    listed = [tuple(v for v in o.values if v not in ONE_POINT) for o in algorithm.options.values()]
+    values = [v + EXAMPLES[o.takes] for v, o in zip(listed, algorithm.options.values(), strict=True)]
     allowed = [chosen for chosen in itertools.product(*values) if _allowed(algorithm, chosen)]
     unmet = {pair for chosen in allowed for pair in _pairs(chosen)}
     picked = []
@@ -94,7 +96,10 @@ def problems(draw: st.DrawFn) -> AttentionProblem:
 
 
 def _within(algorithm: Algorithm, problem: AttentionProblem) -> AttentionProblem:
-    """The problem, without its mask where the algorithm has no such mask."""
+    """The problem, without its mask where the algorithm has no such mask, with one kv-head where it needs that."""
+    if algorithm.latent:
+        dv = min(problem.value_dim, problem.head_dim)
+        problem = replace(problem, kv_heads=1, value_dim=dv, dtype_v=problem.dtype_k)
     return problem if problem.mask.kind in algorithm.masks else replace(problem, mask=Mask())
 
 
@@ -128,6 +133,8 @@ def test_the_program_computes_what_the_reference_computes(algorithm, options, pr
         "dO": random.standard_normal((*shape_q[:3], problem.value_dim)),
     }
     keep = random.random((*shape_q[:3], problem.seq_k)) >= DROPOUT_RATE
+    if algorithm.latent:
+        inputs["V"] = inputs["K"][..., : problem.value_dim]
     bias = inputs["MASK"] if options.get("additive-mask") == "on" else _block_bias(options, problem, tiles)
     scale = problem.softmax_scale if algorithm.scaled else 1.0
     saved = reference_gradients(

@@ -98,3 +98,14 @@ def test_text_is_how_a_person_writes_it():
     assert str((N + 1) * B - i) == "(N + 1)·B - i"
     assert str(cdiv(N, B)) == "ceil(N / B)"
     assert str(tile_start(i, B, N)) == "min(i·B, N)"
+
+
+def test_a_sum_between_fixed_bounds_still_differs_from_row_to_row() -> None:
+    i, s = index("i"), index("s")
+    # Σ_i Σ_{s<2} ((s + 1)·i // 2): the inner bounds are the same for every i, its terms are not
+    inner = sum_over("s", const(0), const(2), (s + 1) * i // 2)
+    total = sum_over("i", const(0), param("N"), inner)
+    assert evaluate(total, {"N": 5}) == sum((t + 1) * n // 2 for n in range(5) for t in range(2))
+    by_column = sum_over("s", const(0), const(2), (s + 1) * param("d") // 2)
+    got = evaluate(by_column, {"d": np.array([3, 8, 5])})
+    assert np.asarray(got).tolist() == [d // 2 + d for d in (3, 8, 5)]
