@@ -8,6 +8,8 @@ from dataclasses import replace
 from iosim.algorithms.registry import find_algorithm
 from iosim.audit.compare import FUSED, Comparison
 from iosim.audit.measurements import MeasuredRow
+from iosim.audit.unfused import KERNELS as UNFUSED
+from iosim.audit.unfused import unfused_bytes
 from iosim.errors import SimulationError
 from iosim.hardware import HardwareProfile
 from iosim.interpret.binding import bind
@@ -46,6 +48,10 @@ def audit_rows(
 def predict(row: MeasuredRow, profile: HardwareProfile) -> Prediction:
     """Every column for one row, from its shape, its launch and the facts of its kernel alone."""
     facts = kernels_by_measurement().get(row.implementation)
+    if facts is not None and row.kernel in UNFUSED:
+        found = unfused_bytes(row.kernel, row.problem, facts, profile)
+        known = {"hbm_read_bytes": found.hbm_read_bytes, "hbm_write_bytes": found.hbm_write_bytes}
+        return {column: known.get(column) for column in COLUMNS}
     if row.kernel != FUSED or facts is None or row.tile is None:
         return dict.fromkeys(COLUMNS)
     return _fused(row, facts, row.tile, profile)

@@ -35,7 +35,8 @@ class KernelFacts:
     """One kernel of a library; the program itself is iosim's.
 
     `grid_order`: block index, fastest first. `pad_*`: sizes are read rounded up to this. `row_lanes`: lanes that each
-    compute a row's special functions. `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md).
+    compute a row's special functions. `column_band`: columns of S that a GEMM finishes before the next ones (0: all).
+    `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md).
     """
 
     name: str
@@ -57,6 +58,7 @@ class KernelFacts:
     row_lanes: int
     spills: tuple[SpillFact, ...]
     in_step: float
+    column_band: int
 
     def tile(self, head_dim: int) -> TileShape | None:
         """The tile for a head dimension; None beyond what the kernel is built for."""

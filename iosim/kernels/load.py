@@ -128,6 +128,7 @@ class _Reader:
             row_lanes=self.whole(top["row_lanes"], "row_lanes"),
             spills=self.rows(top["spills"], "spills", SpillFact),
             in_step=self.number(top["in_step"], "in_step"),
+            column_band=self.whole(top["column_band"], "column_band"),
         )
 
     def _options(self, algorithm: Node, node: Node) -> dict[str, str]:

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from iosim.interpret.trace import block_table, grids
+from iosim.interpret.trace import block_table
 from iosim.memory.cache import Cache
 from iosim.memory.config import READ, WRITE, Accesses, CacheConfig, CacheCounts
-from iosim.memory.schedule import Events, Ints, Schedule, Waves, interleave, launch_order, waves
-from iosim.memory.streams import BlockTraces
-from iosim.program.ir import Kernel, Load, Loop, Program, Store
+from iosim.memory.launch import backward_blocks, grid_order, launched, outside_loops
+from iosim.memory.schedule import Events, Ints, Schedule, Waves, interleave, waves
+from iosim.memory.streams import BlockTraces, Ranges
+from iosim.program.ir import Kernel, Program
 
 MAX_BLOCKS = 4_000_000
 PIECE = 1 << 18  # events merged at a time
@@ -86,21 +87,15 @@ def simulate_kernels(
         if cold_kernels:
             cache, before = Cache(l2), CacheCounts()
         run = _KernelRun(program, kernel, binding, policies, l2)
-        moved = [0, 0, 0]
         for accesses in run.accesses():
             cache.feed(accesses)
-            spilled = accesses.stream == run.spill_stream
-            for way, chosen in enumerate(
-                (accesses.kind == READ, (accesses.kind == WRITE) & ~spilled, spilled)
-            ):
-                moved[way] += int(accesses.length_bytes[chosen].sum())
         after = cache.counts()
         out.append(
             KernelLevels(
                 kernel=kernel.name,
-                sm_read_bytes=moved[0],
-                sm_write_bytes=moved[1],
-                spill_write_bytes=moved[2],
+                sm_read_bytes=run.read_bytes,
+                sm_write_bytes=run.write_bytes,
+                spill_write_bytes=run.spill_bytes,
                 cache=_since(before, after),
                 blocks=len(run.phases),
                 waves=waves(run.steps, run.order, policies.slots),
@@ -127,28 +122,15 @@ class _KernelRun:
     ) -> None:
         self.policies, self.l2 = policies, l2
         self.table = block_table(kernel, binding, MAX_BLOCKS)
-        grid_order = self._grid_order()
-        position = np.empty(len(grid_order), dtype=np.int64)
-        position[grid_order] = np.arange(len(grid_order))
-        backward = (policies.kv_walk == "backward") | ((policies.kv_walk == "sawtooth") & (position % 2 == 1))
+        order = grid_order(self.table, policies)
+        backward = backward_blocks(order, policies)
         self.traces = BlockTraces(program, kernel, binding, self.table, backward)
         self.spill_stream = len(self.traces.places)
         self.phases = self.traces.phases
-        self.before, self.after = _outside_loops(kernel)
+        self.before, self.after = outside_loops(kernel)
         self.steps = np.maximum(0, self.phases - self.before - self.after)
-        order = grid_order[launch_order(self.steps[grid_order], policies.launch)]
-        self.order = order[self.phases[order] > 0]  # blocks without accesses are left out
-
-    def _grid_order(self) -> Ints:
-        """Block numbers with the grid's axes permuted; tiles of keys in bands where the policy has one."""
-        names = list(self.table)
-        axes = {"row_tile": names[2:], "head": [names[1]], "batch": [names[0]]}
-        slowest_first = [name for axis in reversed(self.policies.grid_order) for name in axes[axis]]
-        keys = [self.table[name] for name in slowest_first]
-        if self.policies.column_band and names[2:] == ["i", "j"]:
-            at = slowest_first.index("i")
-            keys.insert(at, self.table["j"] // self.policies.column_band)
-        return np.lexsort(keys[::-1])
+        self.order = launched(order, self.phases, self.steps, policies)
+        self.read_bytes = self.write_bytes = self.spill_bytes = 0
 
     def accesses(self) -> Iterator[Accesses]:
         """The merged accesses of all blocks, in pieces."""
@@ -164,7 +146,11 @@ class _KernelRun:
         kind = np.where(found.store, WRITE, READ).astype(np.uint8)
         pair = (events.slot % self.policies.sms) // 2
         side = (pair % self.l2.partitions).astype(np.uint8)  # pairs of SMs alternate between the sides
-        columns = (found.start, found.length, kind, side, found.tensor.astype(np.uint8))
+        written = int(found.length[found.store].sum())
+        self.write_bytes += written
+        self.read_bytes += int(found.length.sum()) - written
+        start, length = _whole_sectors(found, self.l2.sector_bytes)
+        columns = (start, length, kind, side, found.tensor.astype(np.uint8))
         if self.policies.spill_bytes_per_step:
             columns = self._with_spills(events, columns)
         return Accesses.of(columns[0], columns[1], kind=columns[2], side=columns[3], stream=columns[4])
@@ -179,6 +165,7 @@ class _KernelRun:
         base = -(-self.traces.end_bytes // self.l2.line_bytes) * self.l2.line_bytes
         room = -(-frame // self.l2.line_bytes) * self.l2.line_bytes
         size = np.where(step[ends] == 1, frame, policies.spill_bytes_per_step)
+        self.spill_bytes += int(size.sum())
         spilled = (
             base + events.slot[ends] * room,
             size,
@@ -191,11 +178,11 @@ class _KernelRun:
         )
 
 
-def _outside_loops(kernel: Kernel) -> tuple[int, int]:
-    """Accesses of a block before its first and after its last sequential loop."""
-    body = kernel.body
-    for loop in grids(kernel):
-        body = loop.body
-    moves = [isinstance(s, Load | Store) for s in body]
-    loops = [i for i, s in enumerate(body) if isinstance(s, Loop)]
-    return (sum(moves[: loops[0]]), sum(moves[loops[-1] + 1 :])) if loops else (0, 0)
+def _whole_sectors(found: Ranges, sector: int) -> tuple[Ints, Ints]:
+    """Ranges with stores widened to whole sectors.
+
+    The L2 keeps which bytes of a sector were written and fetches nothing for the rest; a neighbouring tile fills it.
+    """
+    first = np.where(found.store, found.start // sector * sector, found.start)
+    end = found.start + found.length
+    return first, np.where(found.store, -(-end // sector) * sector, end) - first

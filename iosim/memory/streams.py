@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iosim.errors import SimulationError
-from iosim.interpret.trace import ACCESS, Accesses, trace
+from iosim.interpret.trace import ACCESS, Accesses, trace, trace_many
 from iosim.program.evaluate import evaluate
 from iosim.program.expr import Expr, index, param
 from iosim.program.ir import Kernel, Load, Loop, Program, Region, Statement, Store
 
 Ints = NDArray[np.int64]
 TENSOR_ALIGNMENT_BYTES = 2 << 20
-_KEPT_ACCESSES = 8_000_000  # accesses of traces kept for blocks to come: about 200 MB
+_KEPT_ACCESSES = 3_000_000  # accesses of traces kept for blocks to come: about 150 MB while they are made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +102,35 @@ class BlockTraces:
         self._shift = self._shifts(table)
         self._kept: OrderedDict[int, Ranges] = OrderedDict()
         self._size = 0
-        lengths = np.array([len(self.ranges(k)) for k in range(len(self._keys))], dtype=np.int64)
+        self._all = None if backward.any() else self._all_at_once()
+        if self._all is None:
+            lengths = np.array([len(self.ranges(k)) for k in range(len(self._keys))], dtype=np.int64)
+        else:
+            lengths = self._all[1]
         self.phases = lengths[self.kind]
+
+    def _all_at_once(self) -> tuple[Ranges, Ints] | None:
+        """The ranges of every kind one after another and their lengths, where they are few enough to keep."""
+        columns = dict(zip(self._names, self._keys.T, strict=False))
+        if self._shared:
+            none = np.zeros(len(self._keys), dtype=np.int64)
+            columns = {"batch": none, "head": none} | columns
+        found = trace_many(self.program, self.kernel, columns, self.binding, _KEPT_ACCESSES)
+        if found is None or not len(found[0]):
+            return None
+        accesses, sizes = found
+        ranges, source = self._bytes(accesses)
+        kind = np.repeat(np.arange(len(sizes)), sizes)[source]
+        return ranges, np.bincount(kind, minlength=len(sizes))
 
     def piece(self, block: Ints, phase: Ints) -> Ranges:
         """The range that each (block, phase) touches."""
+        if self._all is not None:
+            every, lengths = self._all
+            at = (np.cumsum(lengths) - lengths)[self.kind[block]] + phase
+            tensor = every.tensor[at]
+            start = every.start[at] + self._shift[tensor, block]
+            return Ranges(start, every.length[at], every.store[at], tensor)
         kinds, slot = np.unique(self.kind[block], return_inverse=True)
         found = [self.ranges(int(kind)) for kind in kinds]
         offset = np.cumsum([0, *map(len, found[:-1])])
@@ -144,10 +168,10 @@ class BlockTraces:
     def _make(self, block: Mapping[str, int], *, backward: bool) -> Ranges:
         pieces = list(trace(self.program, self.kernel, block, self.binding, backward=backward))
         accesses = np.concatenate(pieces) if pieces else np.empty(0, ACCESS)
-        return self._bytes(accesses)
+        return self._bytes(accesses)[0]
 
-    def _bytes(self, accesses: Accesses) -> Ranges:
-        """Whole rows are one range; part of each row is a range a row."""
+    def _bytes(self, accesses: Accesses) -> tuple[Ranges, Ints]:
+        """Whole rows are one range, part of each row a range a row; and the access that each range is of."""
         table = {name: np.array([getattr(p, name) for p in self.places]) for name in ("cols", "itemsize")}
         tensor = accesses["tensor"]
         cols, itemsize = table["cols"][tensor], table["itemsize"][tensor]
@@ -166,7 +190,7 @@ class BlockTraces:
         ranges = (start[source] + row * (cols * itemsize)[source], length[source])
         kept = ranges[1] > 0
         store, name = accesses["store"][source], tensor[source]
-        return Ranges(ranges[0][kept], ranges[1][kept], store[kept], name[kept])
+        return Ranges(ranges[0][kept], ranges[1][kept], store[kept], name[kept]), source[kept]
 
 
 def _uses(body: tuple[Statement, ...], names: set[str]) -> bool:

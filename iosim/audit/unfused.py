@@ -1,0 +1,63 @@
+"""HBM bytes of unfused attention, kernel by kernel: the standard program with real GEMM tiles, each kernel from cold.
+
+Heads are alike and only share the L2, so a few of them, as many as fill it several times over, stand for all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from iosim.algorithms.registry import find_algorithm
+from iosim.hardware import HardwareProfile
+from iosim.interpret.binding import bind
+from iosim.kernels import KernelFacts
+from iosim.memory.hierarchy import KernelLevels, Policies, simulate_kernels
+from iosim.memory.sliced_l2 import sliced_l2
+from iosim.problem import AttentionProblem, TileShape
+
+KERNELS = {"qk_gemm": "scores", "softmax": "softmax", "pv_gemm": "output"}
+"""Names in measurement files -> kernels of the standard program."""
+L2_FILLS = 4  # S of the simulated heads is at least this many times the L2
+SAMPLED_SLICES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfusedBytes:
+    """HBM bytes of one kernel."""
+
+    hbm_read_bytes: float
+    hbm_write_bytes: float
+
+
+def unfused_bytes(
+    kernel: str, problem: AttentionProblem, facts: KernelFacts, profile: HardwareProfile
+) -> UnfusedBytes:
+    """HBM reads and writes of one of KERNELS; written bytes that are dirty in the L2 at the end are not yet out."""
+    heads = problem.batch * problem.heads
+    scores = problem.seq_q * problem.seq_k * problem.dtype_o.itemsize
+    some = max(1, min(heads, -(-L2_FILLS * profile.l2_capacity_bytes // scores)))
+    few = replace(problem, batch=1, heads=some, kv_heads=some)
+    levels = next(k for k in _levels(few, facts.name, profile) if k.kernel == KERNELS[kernel])
+    written = levels.sm_write_bytes * heads / some
+    return UnfusedBytes(
+        hbm_read_bytes=levels.cache.fetch_bytes * heads / some,
+        hbm_write_bytes=max(0.0, written - levels.cache.dirty_bytes),
+    )
+
+
+@lru_cache(maxsize=32)
+def _levels(problem: AttentionProblem, card: str, profile: HardwareProfile) -> tuple[KernelLevels, ...]:
+    from iosim.kernels import load_kernel
+
+    facts = load_kernel(card)
+    tile = facts.tile(problem.head_dim) or TileShape(rows=128, cols=128)
+    program = find_algorithm(facts.algorithm).program(problem.mask.kind, facts.options)
+    policies = Policies(
+        sms=profile.sm_count,
+        grid_order=facts.grid_order,
+        kv_walk=facts.kv_walk,
+        column_band=facts.column_band // tile.cols,
+    )
+    l2 = sliced_l2(profile, sampled_slices=SAMPLED_SLICES)
+    return tuple(simulate_kernels(program, bind(problem, tile), policies, l2, cold_kernels=True))
