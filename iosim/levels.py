@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from iosim.algorithms.registry import Algorithm
 from iosim.errors import SimulationError
 from iosim.hardware import HardwareProfile
 from iosim.interpret.binding import bind
-from iosim.interpret.count import count
+from iosim.interpret.count import Tally, count
 from iosim.kernels import KernelFacts
 from iosim.memory.coalescer import merged_share
 from iosim.memory.config import CacheCounts
 from iosim.memory.hierarchy import KernelLevels, Policies, simulate_kernels
 from iosim.memory.occupancy import BlockNeeds, SmLimits, occupancy
 from iosim.memory.sliced_l2 import sliced_l2
+from iosim.placement import untiled
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.ir import Program
+from iosim.results import LevelBytes, RunRecord
 
 SKEW = 0.2
 """Standard deviation of the time of one K or V tile, as a share of it (docs/hierarchy.md)."""
@@ -52,10 +54,9 @@ class LevelTraffic:
     policies: Policies
     kernels: tuple[KernelLevels, ...]
 
-    def traffic(self) -> dict[str, int]:
-        """The levels that `simulate --levels` adds to the record's traffic."""
-        names = ("l2_read_bytes", "l2_write_bytes", "l2_fabric_bytes", "hbm_read_bytes", "hbm_write_bytes")
-        return {name: getattr(self, name) for name in names}
+    def bytes(self) -> LevelBytes:
+        """The levels that a record carries."""
+        return LevelBytes(**{f.name: getattr(self, f.name) for f in fields(LevelBytes)})
 
     def to_dict(self) -> dict[str, Any]:
         """Hit rates, blocks and waves by kernel, and every assumption."""
@@ -158,7 +159,9 @@ def simulate_levels(
     if sum(k.sm_read_bytes for k in kernels) != reads:
         raise SimulationError(f"{program.name}: the simulated reads differ from the count; this is a bug")
     constant = (GENERIC_IN_STEP if in_step is None else in_step) if profile.l2_coalescer else None
-    merged = 0.0 if constant is None else _merged_bytes(program, binding, problem, tile, policies, constant)
+    merged = (
+        0.0 if constant is None else _merged_bytes(program, problem, tile, policies, constant, kernels, tally)
+    )
     writes = sum(k.sm_write_bytes + k.spill_write_bytes for k in kernels)
     return LevelTraffic(
         sm_read_bytes=int(reads),
@@ -178,23 +181,64 @@ def simulate_levels(
     )
 
 
+def add_levels(
+    record: RunRecord,
+    algorithm: Algorithm,
+    profile: HardwareProfile,
+    *,
+    kernel: KernelFacts | None = None,
+    chosen: Mapping[str, Any] | None = None,
+) -> RunRecord:
+    """The record with the bytes of every level, and under the note `levels` how they came about.
+
+    `kernel`: the facts of a production kernel, whose policies are then used. `chosen`: fields of `Policies` to set.
+    """
+    tile = record.tiles or untiled(record.options, record.problem.seq_k)
+    if kernel is None:
+        policies = generic_policies(profile, record.sram.live_bytes, **(chosen or {}))
+    else:
+        policies = replace(kernel_policies(kernel, record.problem, tile, profile), **(chosen or {}))
+    levels = simulate_levels(
+        algorithm,
+        record.problem,
+        record.options,
+        tile,
+        profile,
+        policies,
+        in_step=kernel.in_step if kernel else None,
+    )
+    said = list(record.warnings)
+    if levels.extrapolated:
+        said.append(
+            f"levels: extrapolated, {profile.name} has no counter data; the L2's inside is that of an H200"
+        )
+    if algorithm.idealised and not record.sram.fits:
+        said.append(
+            f"levels: {algorithm.name} is idealised, one thread block a head; real tiles: --gemm-tiles 128x128"
+        )
+    note = {"levels": {"kernel": kernel.name if kernel else None} | levels.to_dict()}
+    return replace(record, level_bytes=levels.bytes(), notes={**record.notes, **note}, warnings=tuple(said))
+
+
 def _merged_bytes(
     program: Program,
-    binding: Mapping[str, int],
     problem: AttentionProblem,
     tile: TileShape,
     policies: Policies,
     in_step: float,
+    kernels: list[KernelLevels],
+    tally: Tally,
 ) -> float:
     """Bytes that the coalescer takes off the K and V reads of blocks that walk the same keys."""
-    if program.spills_scores or len(program.kernels) != 1:
-        return 0.0  # measured for fused kernels only
-    tally = count(program, binding)
-    shared = tally.read_bytes.get("K", 0) + tally.read_bytes.get("V", 0)
-    row_tiles = problem.batch * problem.heads * -(-problem.seq_q // tile.rows)
+    blocks = kernels[0].blocks
+    if program.spills_scores or len(kernels) != 1 or blocks <= problem.batch * problem.kv_heads:
+        return (
+            0.0  # measured for fused kernels only; and where nobody else reads the same keys nothing merges
+        )
+    shared = float(int(tally.read_bytes.get("K", 0)) + int(tally.read_bytes.get("V", 0)))
     row_bytes = problem.head_dim * problem.dtype_k.itemsize + problem.value_dim * problem.dtype_v.itemsize
-    steps = float(shared) / (row_tiles * tile.cols * row_bytes)
+    steps = shared / (blocks * tile.cols * row_bytes)
     share = merged_share(
         steps, in_step, same_length=not problem.mask.is_causal, backward=policies.kv_walk == "backward"
     )
-    return float(shared) * share
+    return shared * share

@@ -51,6 +51,17 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LevelBytes:
+    """Simulated bytes below the SMs: arriving at the L2 slices, between L2 partitions, at HBM."""
+
+    l2_read_bytes: int
+    l2_write_bytes: int
+    l2_fabric_bytes: int
+    hbm_read_bytes: int
+    hbm_write_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkCount:
     """Operations. An FMA is 2 flops; useful and executed count matmul flops, the field's convention.
 
@@ -131,6 +142,7 @@ class RunRecord:
     work: WorkCount
     sram: SramUse
     theory: Theory
+    level_bytes: LevelBytes | None = None
     warnings: tuple[str, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -149,7 +161,7 @@ class RunRecord:
             "tiles": tiles,
             "profile": self.profile,
             "profile_sha256": self.profile_sha256,
-            "traffic": asdict(self.traffic),
+            "traffic": asdict(self.traffic) | (asdict(self.level_bytes) if self.level_bytes else {}),
             "traffic_by_tensor": [asdict(t) for t in self.traffic_by_tensor],
             "work": asdict(self.work),
             "sram": asdict(self.sram) | {"buffers": [asdict(b) for b in self.sram.buffers]},
@@ -166,6 +178,8 @@ class RunRecord:
         row: dict[str, Any] = {**sizes, "algorithm": self.algorithm, "profile": self.profile}
         row |= {"tile_rows": self.tiles and self.tiles.rows, "tile_cols": self.tiles and self.tiles.cols}
         row |= {"sm_read_bytes": self.traffic.sm_read_bytes, "sm_write_bytes": self.traffic.sm_write_bytes}
+        if self.level_bytes:
+            row |= {name: getattr(self.level_bytes, name) for name in self.level_bytes.__dataclass_fields__}
         for item in self.traffic_by_tensor:
             row[f"{item.tensor}_read_bytes"] = item.read_bytes
             row[f"{item.tensor}_write_bytes"] = item.write_bytes

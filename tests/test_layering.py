@@ -37,12 +37,14 @@ ROOMS = (
     "splits",  # of the keys, over thread blocks
     "notes",  # what options mean
     "analysis",  # the path from problem to record
+    "levels",  # the bytes at every level of one run
+    "curves",  # bytes against every capacity
+    "trace_file",  # the tile accesses of a run, in a file
     "proving",  # does a program compute attention
     "grid",  # the axes of a sweep
     "sweep",  # many runs
     "sweep_file",  # kept on disk, resumable
     "scaling",  # fitted exponents
-    "levels",  # the bytes at every level of one run
     "audit",  # predicted against measured
     "plots",  # records -> figures
     "report",  # records and figures -> a folder

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from iosim.cli.level_options import LevelOptions, profile_of
 from iosim.cli.options import (
     ALGORITHM,
     AlgorithmText,
@@ -21,6 +22,7 @@ from iosim.cli.options import (
 )
 from iosim.cli.output import print_json, quiet_stdout, warn
 from iosim.cli.variants import VariantOptions
+from iosim.errors import UsageError
 
 if TYPE_CHECKING:
     from iosim.algorithms.registry import Algorithm
@@ -66,6 +68,7 @@ def simulate(
     tiling: TileOptions,
     variants: VariantOptions,
     hardware: HardwareOptions,
+    levels: LevelOptions,
     pad_head_dim: PadHeadDim = None,
     on_chip: OnChipFlag = False,
     warps: Warps = 4,
@@ -79,6 +82,7 @@ def simulate(
     with quiet_stdout():
         chosen = split_algorithms(algorithm)
         options = variants.options_for(chosen)
+        tiling = tiling_of_kernel(tiling, levels, asked, chosen)
         names = [name.strip() for name in algorithm.split(",")]
         checks = [
             _check(item, name, asked, own) if item.user_defined else {}
@@ -89,6 +93,10 @@ def simulate(
                 asked, item, own, tiling, hardware, remarks=problem.remarks(), pad=_multiple(pad_head_dim)
             )
             for item, own in zip(chosen, options, strict=True)
+        ]
+    if levels.wanted:
+        records = [
+            with_levels(record, item, hardware, levels) for record, item in zip(records, chosen, strict=True)
         ]
     if on_chip:
         records = [with_on_chip(record, hardware, warps) for record in records]
@@ -147,6 +155,32 @@ def record_of(
     record = run(overrides)
     said += _idle_overrides(record, run, overrides)
     return replace(record, warnings=(*record.warnings, *said))
+
+
+def tiling_of_kernel(
+    tiling: TileOptions, levels: LevelOptions, problem: AttentionProblem, algorithms: Sequence[Algorithm]
+) -> TileOptions:
+    """The tile of --kernel where no tile was asked for; `UsageError` where the kernel runs another algorithm."""
+    facts = levels.facts()
+    if facts is None:
+        return tiling
+    other = [a.name for a in algorithms if a.name != facts.algorithm]
+    if other:
+        raise UsageError(f"--kernel: {facts.name} is {facts.algorithm}, not {', '.join(other)}")
+    tile = facts.tile(problem.head_dim)
+    if tile is None:
+        raise UsageError(f"--kernel: {facts.name} is not built for head-dim {problem.head_dim}")
+    return replace(tiling, tiles=str(tile)) if tiling.tiles == "best" else tiling
+
+
+def with_levels(
+    record: RunRecord, algorithm: Algorithm, hardware: HardwareOptions, levels: LevelOptions
+) -> RunRecord:
+    """The record with the simulated levels."""
+    from iosim.levels import add_levels
+
+    gpu = profile_of(hardware.hw, hardware.overrides)
+    return add_levels(record, algorithm, gpu, kernel=levels.facts(), chosen=levels.policies())
 
 
 def _multiple(text: str | None) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from iosim.cli.level_options import level_lines
 from iosim.cli.output import print_table, warn
 from iosim.problem import AttentionProblem
 from iosim.results import RunRecord
@@ -31,6 +32,8 @@ def print_records(records: Sequence[RunRecord], checks: Checks) -> None:
     for record in records:
         if "on_chip" in record.notes:
             _print_on_chip(record)
+        if record.level_bytes:
+            print("\n" + "\n".join(level_lines(record)))
 
 
 def describe(p: AttentionProblem) -> str:
@@ -54,6 +57,7 @@ def _rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
         row("all reads", lambda r: _bytes(r.traffic.sm_read_bytes)),
         row("all writes", lambda r: _bytes(r.traffic.sm_write_bytes)),
         row("total", lambda r: _bytes(r.traffic.total_bytes)),
+        *_level_rows(records),
         row("closed form", _closed_form),
         row("compulsory", lambda r: _bytes(r.theory.compulsory_bytes)),
         row("lower bound", lambda r: _bytes(r.theory.lower_bound_bytes)),
@@ -90,6 +94,23 @@ def _traffic_rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
                 cells.append(_bytes(size) if size else NONE)
             out.append((f"{name} {word}", cells))
     return out
+
+
+_LEVELS = {
+    "l2_read_bytes": "L2 slices read",
+    "l2_write_bytes": "L2 slices written",
+    "l2_fabric_bytes": "between L2 partitions",
+    "hbm_read_bytes": "HBM read",
+    "hbm_write_bytes": "HBM written",
+}
+
+
+def _level_rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
+    """The simulated levels, where they were asked for."""
+    return [
+        (title, [_bytes(getattr(r.level_bytes, name)) if r.level_bytes else NONE for r in records])
+        for name, title in _LEVELS.items()
+    ]
 
 
 def _bytes(size: int) -> str:
