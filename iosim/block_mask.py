@@ -176,9 +176,14 @@ def pairs(problem: AttentionProblem, tiles: TileShape, text: str) -> int:
         return _area(blocks, problem, tiles)
     _, whole = _overlap(problem, tiles)
     i, j = np.nonzero(blocks & ~whole)
-    edges = _at_or_before(problem, tiles, i, j, problem.key_offset)
+    keys = lengths(problem.seq_k, tiles.cols)[j]
+    edges = _at_or_before(problem, tiles, i, j, keys, problem.key_offset)
     if problem.mask.window is not None:
-        edges = edges - _at_or_before(problem, tiles, i, j, problem.key_offset - problem.mask.window)
+        edges = edges - _at_or_before(problem, tiles, i, j, keys, problem.key_offset - problem.mask.window)
+    if problem.mask.prefix is not None:
+        inside = np.clip(problem.mask.prefix - j * tiles.cols, 0, keys)
+        edges = edges + lengths(problem.seq_q, tiles.rows)[i] * inside
+        edges = edges - _at_or_before(problem, tiles, i, j, inside, problem.key_offset)
     return _area(blocks & whole, problem, tiles) + int(edges.sum())
 
 
@@ -199,14 +204,22 @@ def _overlap(problem: AttentionProblem, tiles: TileShape) -> tuple[Blocks, Block
     if problem.mask.window is not None:
         some = some & (last_key > first_row - problem.mask.window)
         whole = whole & (first_key > last_row - problem.mask.window)
+    if problem.mask.prefix is not None:
+        some = some | (first_key < problem.mask.prefix)
+        whole = whole | (last_key < problem.mask.prefix)
     return some, whole
 
 
-def _at_or_before(problem: AttentionProblem, tiles: TileShape, i: Ints, j: Ints, shift: int) -> Ints:
-    """Pairs of blocks (i, j) with key <= query + shift: row q sees clip(q + shift + 1 − start, 0, L) keys."""
-    rows, cols = lengths(problem.seq_q, tiles.rows)[i], lengths(problem.seq_k, tiles.cols)[j]
+def _at_or_before(
+    problem: AttentionProblem, tiles: TileShape, i: Ints, j: Ints, keys: Ints, shift: int
+) -> Ints:
+    """Pairs of blocks (i, j) with key <= query + shift, of the first L = `keys` keys of each.
+
+    Row q sees clip(q + shift + 1 − start, 0, L) of them.
+    """
+    rows = lengths(problem.seq_q, tiles.rows)[i]
     first = i * tiles.rows + shift + 1 - j * tiles.cols
-    total: Ints = _clipped_sum(first + rows - 1, cols) - _clipped_sum(first - 1, cols)
+    total: Ints = _clipped_sum(first + rows - 1, keys) - _clipped_sum(first - 1, keys)
     return total
 
 

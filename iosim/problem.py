@@ -41,7 +41,7 @@ DTYPES: dict[str, DType] = {
 """tf32 is stored as four bytes; fp8 stands for both e4m3 and e5m2."""
 
 
-MASK_KINDS = ("none", "causal", "window")
+MASK_KINDS = ("none", "causal", "window", "prefix")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,41 +50,56 @@ class Mask:
 
     `none`: all. `causal`: bottom-right aligned, query row r sees keys up to r + seq_k − seq_q.
     `window:w`: causal, and of those only the last w keys (a query sees itself and the w − 1 before it).
+    `prefix:p`: causal, and the first p keys for every query (prefix language models).
     """
 
     kind: str = "none"
     window: int | None = None
+    prefix: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in MASK_KINDS:
-            raise ProblemError(f"mask: unknown mask {self.kind!r}; allowed: none, causal, window:W")
+            raise ProblemError(f"mask: unknown mask {self.kind!r}; allowed: none, causal, window:W, prefix:P")
         if self.kind == "window":
             if self.window is None:
                 raise ProblemError("mask: a window needs its width, as in window:1024")
             _check_size("mask window", self.window)
         elif self.window is not None:
             raise ProblemError(f"mask: {self.kind} takes no width")
+        if self.kind == "prefix":
+            if self.prefix is None:
+                raise ProblemError("mask: a prefix needs its length, as in prefix:512")
+            _check_size("mask prefix", self.prefix)
+        elif self.prefix is not None:
+            raise ProblemError(f"mask: {self.kind} takes no prefix")
 
     @staticmethod
     def parse(text: str | Mask) -> Mask:
-        """Read `none`, `causal` or `window:1024`."""
+        """Read `none`, `causal`, `window:1024` or `prefix:512`."""
         if isinstance(text, Mask):
             return text
         word = text.strip().lower()
         if word in ("none", "causal"):
             return Mask(word)
-        match = re.fullmatch(r"window:(\d+)", word)
+        match = re.fullmatch(r"(window|prefix):(\d+)", word)
         if not match:
-            raise ProblemError(f"mask: cannot read {text!r}; allowed: none, causal, window:W with W >= 1")
-        return Mask("window", int(match[1]))
+            raise ProblemError(
+                f"mask: cannot read {text!r}; allowed: none, causal, window:W with W >= 1, prefix:P with P >= 1"
+            )
+        return (
+            Mask("window", window=int(match[2]))
+            if match[1] == "window"
+            else Mask("prefix", prefix=int(match[2]))
+        )
 
     @property
     def is_causal(self) -> bool:
-        """True for causal and window masks: no query sees a key to its right."""
+        """True for every mask but none: keys to the right of a query are hidden, but for a prefix."""
         return self.kind != "none"
 
     def __str__(self) -> str:
-        return f"window:{self.window}" if self.kind == "window" else self.kind
+        width = {"window": f":{self.window}", "prefix": f":{self.prefix}"}.get(self.kind, "")
+        return f"{self.kind}{width}"
 
 
 def _check_size(name: str, value: object) -> None:
@@ -199,7 +214,8 @@ class AttentionProblem:
     @property
     def visible_queries(self) -> int:
         """Query rows of one head that see at least one key."""
-        return self.seq_q if not self.mask.is_causal else min(self.seq_q, self.seq_k)
+        everyone = self.mask.kind in ("none", "prefix")
+        return self.seq_q if everyone else min(self.seq_q, self.seq_k)
 
     @property
     def visible_keys(self) -> int:
@@ -214,14 +230,23 @@ class AttentionProblem:
         if not self.mask.is_causal:
             return self.seq_q * self.seq_k
         first = max(0, self.key_offset)  # keys before the first visible query's own
-        rows = self.visible_queries
+        rows = min(self.seq_q, self.seq_k)
         triangle = rows * first + rows * (rows + 1) // 2
+        if self.mask.prefix is not None:
+            return triangle + self._prefix_pairs(min(self.mask.prefix, self.seq_k))
         if self.mask.window is None:
             return triangle
         # each row sees min(first + t + 1, window) keys; take off what reaches further back than the window
         beyond = max(0, first + rows - self.mask.window)
         start = max(0, first - self.mask.window)
         return triangle - (beyond * (beyond + 1) - start * (start + 1)) // 2
+
+    def _prefix_pairs(self, prefix: int) -> int:
+        """Pairs that a prefix adds to the triangle: prefix − t for a row that sees t < prefix keys without it."""
+        blind = max(0, self.seq_q - self.seq_k)
+        low, high = max(1, self.key_offset + 1), prefix - 1  # what the other rows see, one more each
+        many = max(0, high - low + 1)
+        return blind * prefix + many * prefix - (low + high) * many // 2
 
     @property
     def useful_flops(self) -> int:

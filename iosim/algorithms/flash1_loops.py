@@ -40,6 +40,6 @@ def _seen_before(p: Builder, j: Expr, first: Expr, last: Expr) -> Expr:
 
 def unseen_row_tiles(p: Builder) -> Expr:
     """Row tiles that no key tile visits: under a causal mask, whole tiles of the first N − Nk queries."""
-    if p.mask_kind == "none":
+    if p.mask_kind in ("none", "prefix"):  # every query sees the first key
         return minimum(0, p.N)
     return maximum(0, p.N - p.Nk) // p.Br

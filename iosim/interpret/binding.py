@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from iosim.problem import AttentionProblem, TileShape
 
-NO_WINDOW = 0  # bound to w where the mask has no window; such programs never read it
+NO_WINDOW = 0  # bound to w and pre where the mask has no window or prefix; such programs never read it
 
 
 def bind(problem: AttentionProblem, tiles: TileShape) -> dict[str, int]:
@@ -18,6 +18,7 @@ def bind(problem: AttentionProblem, tiles: TileShape) -> dict[str, int]:
         "d": problem.head_dim,
         "dv": problem.value_dim,
         "w": problem.mask.window or NO_WINDOW,
+        "pre": problem.mask.prefix or NO_WINDOW,
         "Br": tiles.rows,
         "Bc": tiles.cols,
         "s_q": problem.dtype_q.itemsize,

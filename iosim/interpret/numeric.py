@@ -144,7 +144,9 @@ class _Machine:
         own = query + self.problem.key_offset
         key = np.arange(cols.start, cols.stop)[None, :]
         seen = key <= own
-        window = self.problem.mask.window
+        window, prefix = self.problem.mask.window, self.problem.mask.prefix
+        if prefix is not None:
+            return seen | (key < prefix)
         return seen if window is None else seen & (key > own - window)
 
     def _kept(self, rows: slice, cols: slice, statement: Compute, frame: Frame) -> Array:

@@ -100,10 +100,10 @@ def trace(
 
 
 def block_lengths(kernel: Kernel, table: Mapping[str, npt.NDArray[np.int64]], binding: Binding) -> Any:
-    """How many accesses each block of a `block_table` makes, without tracing it."""
+    """How many accesses each block of a `block_table` makes, without tracing it; Python ints where they are huge."""
     many = len(next(iter(table.values())))
     length = np.asarray(Frame({**binding, **table}).value(_accesses(_inside(kernel))))
-    return np.broadcast_to(length, (many,)).astype(np.int64)
+    return np.broadcast_to(length, (many,))
 
 
 def trace_blocks(

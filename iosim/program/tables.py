@@ -35,7 +35,8 @@ class Table:
     @property
     def letters(self) -> tuple[str, ...]:
         """What the array depends on."""
-        return ("N", "Nk", "Br", "Bc", "w") if self.mask_kind == "window" else ("N", "Nk", "Br", "Bc")
+        width = {"window": ("w",), "prefix": ("pre",)}.get(self.mask_kind, ())
+        return ("N", "Nk", "Br", "Bc", *width)
 
     def values(self, sizes: Mapping[str, int]) -> Ints:
         """The array for given sizes."""
@@ -47,9 +48,10 @@ class Table:
 
 @lru_cache(maxsize=32)
 def _array(
-    part: str, pattern: str, mask_kind: str, N: int, Nk: int, Br: int, Bc: int, w: int | None = None
+    part: str, pattern: str, mask_kind: str, N: int, Nk: int, Br: int, Bc: int, width: int | None = None
 ) -> Ints:
-    problem = AttentionProblem.of(seq_q=N, seq_k=Nk, head_dim=1, mask=Mask(mask_kind, w))
+    mask = Mask(mask_kind, prefix=width) if mask_kind == "prefix" else Mask(mask_kind, window=width)
+    problem = AttentionProblem.of(seq_q=N, seq_k=Nk, head_dim=1, mask=mask)
     blocks = block_mask.visible(problem, TileShape(rows=Br, cols=Bc), pattern)
     match part:
         case "row_start":

@@ -13,7 +13,7 @@ from iosim.program.ir import Span
 GROUP = param("H") // param("Hk")
 """Query heads that share a kv-head."""
 
-_N, _NK, _WINDOW = param("N"), param("Nk"), param("w")
+_N, _NK, _WINDOW, _PREFIX = param("N"), param("Nk"), param("w"), param("pre")
 Range = tuple[Expr, Expr]
 
 
@@ -25,7 +25,8 @@ def keys_seen(mask_kind: str, rows: Span) -> Range:
         return const(0), _NK
     offset = _NK - _N
     first = maximum(0, rows.start + offset - _WINDOW + 1) if mask_kind == "window" else const(0)
-    return first, maximum(0, rows.stop + offset)
+    last = maximum(0, rows.stop + offset)
+    return first, minimum(_NK, maximum(_PREFIX, last)) if mask_kind == "prefix" else last
 
 
 def queries_seeing(mask_kind: str, keys: Span) -> Range:
@@ -36,4 +37,7 @@ def queries_seeing(mask_kind: str, keys: Span) -> Range:
     last = _N
     if mask_kind == "window":
         last = minimum(_N, maximum(0, keys.stop - offset + _WINDOW - 1))
-    return maximum(0, keys.start - offset), last
+    first = maximum(0, keys.start - offset)
+    if mask_kind == "prefix":  # every query sees keys that start inside it; beyond it the bound is no bound
+        first = minimum(first, maximum(0, keys.start - _PREFIX + 1) * (_N + _NK))
+    return first, last

@@ -22,7 +22,8 @@ def packed_keys(problem: AttentionProblem, tiles: TileShape, *, packed: bool) ->
     if not packed:
         return tile_sums(p, tiles).keys * p.heads * p.batch
     window = None if p.mask.window is None else g * (p.mask.window - 1) + 1
-    longer = replace(p, seq_q=p.seq_q * g, seq_k=p.seq_k * g, mask=Mask(p.mask.kind, window))
+    prefix = None if p.mask.prefix is None else g * p.mask.prefix
+    longer = replace(p, seq_q=p.seq_q * g, seq_k=p.seq_k * g, mask=Mask(p.mask.kind, window, prefix))
     return tile_sums(longer, TileShape(rows=tiles.rows, cols=tiles.cols * g)).keys // g * p.kv_heads * p.batch
 
 

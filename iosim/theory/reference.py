@@ -18,6 +18,8 @@ def visible_pairs(mask: Mask, seq_q: int, seq_k: int) -> NDArray[np.bool_]:
     if not mask.is_causal:
         return np.ones((seq_q, seq_k), dtype=np.bool_)
     allowed: NDArray[np.bool_] = distance >= 0
+    if mask.prefix is not None:
+        return allowed | (np.arange(seq_k)[None, :] < mask.prefix)
     return allowed if mask.window is None else allowed & (distance < mask.window)
 
 

@@ -80,7 +80,8 @@ def tile_sums(problem: AttentionProblem, tiles: TileShape) -> TileSums:
     Nq, Nk, Br, Bc = problem.seq_q, problem.seq_k, tiles.rows, tiles.cols
     last = ceil_div(Nq, Br) - 1
     # row tiles before `first` end at or before key 0 and see nothing; the last row always sees its own key
-    first = min(last, max(0, -problem.key_offset // Br)) if problem.mask.is_causal else 0
+    everyone = problem.mask.kind in ("none", "prefix")
+    first = 0 if everyone else min(last, max(0, -problem.key_offset // Br))
     full = _full_tiles(problem, tiles, first, last)
     end = _last_tile(problem, tiles, last)
     end_rows = Nq - last * Br
@@ -113,11 +114,33 @@ def _last_tile(problem: AttentionProblem, tiles: TileShape, last: int) -> _Walk:
 
 def _full_tiles(problem: AttentionProblem, tiles: TileShape, first: int, last: int) -> _Walk:
     """Row tiles first … last − 1: all of Br rows; under a causal mask tile i ends at key (i+1)·Br + off."""
-    Nk, Br, Bc = problem.seq_k, tiles.rows, tiles.cols
+    Nk, Bc = problem.seq_k, tiles.cols
     count = last - first
     Tc = ceil_div(Nk, Bc)
     if not problem.mask.is_causal:
         return _Walk(tiles=count * Tc, keys=count * Nk, exact=count * Nk)
+    if problem.mask.prefix is not None:
+        return _prefix_tiles(problem, tiles, first, last)
+    return _causal_tiles(problem, tiles, first, last)
+
+
+def _prefix_tiles(problem: AttentionProblem, tiles: TileShape, first: int, last: int) -> _Walk:
+    """Row tiles that end inside the prefix see all of it, and no more; the others are causal."""
+    Nk, Br, Bc = problem.seq_k, tiles.rows, tiles.cols
+    prefix = min(problem.mask.prefix or 0, Nk)
+    turn = min(last, max(first, (prefix - problem.key_offset) // Br))
+    inside, seen = turn - first, ceil_div(prefix, Bc)
+    rest = _causal_tiles(problem, tiles, turn, last)
+    return _Walk(
+        tiles=inside * seen + rest.tiles,
+        keys=inside * min(Nk, seen * Bc) + rest.keys,
+        exact=inside * prefix + rest.exact,
+    )
+
+
+def _causal_tiles(problem: AttentionProblem, tiles: TileShape, first: int, last: int) -> _Walk:
+    Nk, Br, Bc = problem.seq_k, tiles.rows, tiles.cols
+    count, Tc = last - first, ceil_div(Nk, Bc)
     hi = (first + 1) * Br + problem.key_offset
     ends = floor_sum(count, Br, hi + Bc - 1, Bc)
     # row tiles that reach into the last key tile stop at Nk, not at the end of a whole tile

@@ -53,11 +53,13 @@ def test_random_has_exactly_its_share_and_repeats_by_seed():
     seq_k=st.integers(1, 30),
     rows=st.integers(1, 9),
     cols=st.integers(1, 9),
-    window=st.one_of(st.none(), st.just(0), st.integers(1, 33)),
+    mask=st.one_of(
+        st.sampled_from(["none", "causal"]),
+        st.tuples(st.sampled_from(["window", "prefix"]), st.integers(1, 33)).map(lambda m: f"{m[0]}:{m[1]}"),
+    ),
     text=st.sampled_from(["local:1", "strided:2", "random:0.5:2", "butterfly", "global:1"]),
 )
-def test_pairs_are_those_counted_one_by_one(seq_q, seq_k, rows, cols, window, text):
-    mask = "none" if window is None else "causal" if window == 0 else f"window:{window}"
+def test_pairs_are_those_counted_one_by_one(seq_q, seq_k, rows, cols, mask, text):
     problem = AttentionProblem.of(seq_q=seq_q, seq_k=seq_k, head_dim=2, mask=mask)
     tiles = TileShape(rows=rows, cols=cols)
     blocks = block_mask.pattern(text, *block_mask.grid(problem, tiles))

@@ -33,7 +33,11 @@ from iosim.work import useful_flops
 
 SIZES = st.integers(1, 19)
 DTYPES = st.sampled_from(["fp8", "fp16", "fp32", "fp64"])
-MASKS = st.one_of(st.just("none"), st.just("causal"), st.integers(1, 22).map(lambda w: f"window:{w}"))
+MASKS = st.one_of(
+    st.just("none"),
+    st.just("causal"),
+    st.tuples(st.sampled_from(["window", "prefix"]), st.integers(1, 22)).map(lambda m: f"{m[0]}:{m[1]}"),
+)
 TILES = st.builds(lambda rows, cols: TileShape(rows=rows, cols=cols), st.integers(1, 8), st.integers(1, 8))
 
 

@@ -28,6 +28,8 @@ class Tally:
 def sees(p: AttentionProblem, row: int, key: int) -> bool:
     if p.mask.kind == "none":
         return True
+    if p.mask.prefix is not None and key < p.mask.prefix:
+        return True
     own = row + p.seq_k - p.seq_q
     if p.mask.window is not None and own - key >= p.mask.window:
         return False

@@ -8,7 +8,11 @@ from iosim.problem import AttentionProblem, TileShape
 
 sizes = st.integers(1, 21)
 dtypes = st.sampled_from(["fp8", "fp16", "fp32", "fp64"])
-masks = st.one_of(st.just("none"), st.just("causal"), st.integers(1, 24).map(lambda w: f"window:{w}"))
+masks = st.one_of(
+    st.just("none"),
+    st.just("causal"),
+    st.tuples(st.sampled_from(["window", "prefix"]), st.integers(1, 24)).map(lambda m: f"{m[0]}:{m[1]}"),
+)
 tile_shapes = st.builds(
     lambda rows, cols: TileShape(rows=rows, cols=cols), st.integers(1, 9), st.integers(1, 9)
 )
@@ -20,7 +24,7 @@ large_tile_shapes = st.builds(
 @st.composite
 def large_problems(draw: st.DrawFn) -> AttentionProblem:
     """Long enough that re-reads outweigh the compulsory bytes."""
-    mask = draw(st.sampled_from(["none", "causal", "window:1000", "window:5000"]))
+    mask = draw(st.sampled_from(["none", "causal", "window:1000", "window:5000", "prefix:3000"]))
     return AttentionProblem.of(
         heads=draw(st.sampled_from([4, 8])),
         kv_heads=draw(st.sampled_from([1, 4])),
