@@ -22,6 +22,7 @@ class Grid:
 
     `seq` sets seq_q and seq_k together; None follows the other (kv_heads heads, value_dim head_dim). `sram_bytes`
     None is the profile's per-block limit. `dtypes` and `options` hold for all points.
+    `levels` simulates the L2 of every point, with `level_policies` as fields of `Policies`.
     """
 
     algorithm: Sequence[str] = ("flash2",)
@@ -42,6 +43,8 @@ class Grid:
     dtypes: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     overrides: Sequence[str] = ()
+    levels: bool = False
+    level_policies: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.seq is None and (self.seq_q is None or self.seq_k is None):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -24,20 +24,23 @@ from iosim.hardware import HardwareProfile, load_profile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import count
 from iosim.interpret.footprint import live_bytes
+from iosim.levels import generic_policies, simulate_levels
 from iosim.placement import IDEAL_TILE, untiled
 from iosim.problem import AttentionProblem, Mask, TileShape
 from iosim.program.evaluate import Frame, Number
 from iosim.program.ir import Program
-from iosim.results import in_order
+from iosim.results import LevelBytes, in_order
 from iosim.work import useful_flops
 
 BATCH = 1000  # points evaluated, and written, together
+LEVEL_BATCH = 8  # the same where every point is simulated
 Progress = Callable[[int, int], None]
 
 _PROBLEM = ("batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim", "value_dim", "mask")
 _SIZES = _PROBLEM[:-1]
 _DTYPES = ("dtype_q", "dtype_k", "dtype_v", "dtype_o", "dtype_acc")
 _WORK = ("useful_flops", "executed_flops", "tensor_flops", "vector_flops", "special_ops")
+_LEVELS = tuple(field.name for field in fields(LevelBytes))
 _THEORY = ("closed_form_bytes", "compulsory_bytes", "lower_bound_bytes")
 
 
@@ -71,7 +74,8 @@ def columns(grid: Grid) -> list[str]:
     moved = [f"{t}_{direction}_bytes" for t in in_order(tensors) for direction in ("read", "write")]
     return [
         *("algorithm", "profile", *_PROBLEM, *_DTYPES, "tiles", "tile_rows", "tile_cols"),
-        *("sram_bytes", "sram_live_bytes", "fits", "sm_read_bytes", "sm_write_bytes", *moved),
+        *("sram_bytes", "sram_live_bytes", "fits", "sm_read_bytes", "sm_write_bytes"),
+        *(*(_LEVELS if grid.levels else ()), *moved),
         *(*_WORK, *_THEORY, "error"),
     ]
 
@@ -81,7 +85,8 @@ def batches(grid: Grid, skip: int = 0, progress: Progress | None = None) -> Iter
     names, total, done = columns(grid), len(grid), skip
     gpus = {name: load_profile(name, grid.overrides) for name in grid.profile}
     points = itertools.islice(grid.points(), skip, None)
-    while batch := list(itertools.islice(points, BATCH)):
+    size = LEVEL_BATCH if grid.levels else BATCH
+    while batch := list(itertools.islice(points, size)):
         rows: list[dict[str, Any]] = [{} for _ in batch]
         ready = [_prepare(grid, gpus, axes) for axes in batch]
         keys = [(p.axes["algorithm"], p.axes["profile"], p.axes["mask"], p.axes["tiles"]) for p in ready]
@@ -161,6 +166,10 @@ def _run(
         row |= absent | {column: int(v[position]) for column, v in values.items()}
         shape = TileShape(rows=int(rows[slot]), cols=int(cols[slot]))
         _finish(row, algorithm, program, options, problems[slot], shape, limit, slot)
+        if grid.levels:
+            policies = generic_policies(gpu, row["sram_live_bytes"], **grid.level_policies)
+            levels = simulate_levels(algorithm, problems[slot], options, shape, gpu, policies)
+            row |= asdict(levels.bytes())
     return out
 
 

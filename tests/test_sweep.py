@@ -13,6 +13,7 @@ import iosim
 from iosim import sweep as sweeping
 from iosim.errors import IosimError, RunError, UsageError
 from iosim.grid import Grid, parse_axis
+from iosim.levels import add_levels
 from iosim.sweep import sweep
 from iosim.sweep_file import sweep_to_file
 
@@ -178,3 +179,19 @@ def test_unwritable_and_unknown_outputs_are_refused(tmp_path):
         sweep_to_file(SMALL, tmp_path / "missing" / "out.csv")
     with pytest.raises(UsageError, match=r"must end in \.csv or \.parquet"):
         sweep_to_file(SMALL, tmp_path / "out.xlsx")
+
+
+def test_levels_of_a_sweep_are_those_of_single_runs(monkeypatch):
+    monkeypatch.setattr(sweeping, "LEVEL_BATCH", 2)
+    grid = Grid(
+        seq=(512, 1024, 700), heads=(4,), head_dim=(64,), tiles=("64x64",), profile=("h200-sxm",), levels=True
+    )
+    table = sweep(grid)
+    gpu = iosim.load_profile("h200-sxm")
+    for row in table.itertuples():
+        problem = iosim.AttentionProblem.of(seq=int(row.seq_q), heads=4, head_dim=64)
+        single = iosim.analyze(problem, tiles="64x64", profile=gpu)
+        levels = add_levels(single, iosim.find_algorithm("flash2"), gpu).level_bytes
+        assert row.hbm_read_bytes == levels.hbm_read_bytes
+        assert row.l2_fabric_bytes == levels.l2_fabric_bytes
+        assert row.hbm_read_bytes < row.sm_read_bytes

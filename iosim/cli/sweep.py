@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from iosim.cli.level_options import LevelOptions
 from iosim.cli.options import (
     DEFAULT_SEQ,
     OUTPUT,
@@ -51,6 +53,7 @@ def sweep(
     tiling: TileOptions,
     variants: VariantOptions,
     hardware: HardwareOptions,
+    levels: LevelOptions,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
@@ -65,6 +68,10 @@ def sweep(
 
     warnings = problem.remarks()
     grid = _grid(problem.completed(), algorithm, tiling, variants, hardware, warnings)
+    if levels.wanted:
+        if levels.kernel is not None:
+            raise UsageError("--kernel: a sweep simulates tiles of its own; use simulate --kernel")
+        grid = replace(grid, levels=True, level_policies=levels.policies())
     warn(warnings)
     with progress_bar("sweep", len(grid)) as progress:
         if out is None:
