@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from math import inf
 
+from iosim.algorithms.extras import add_bias, bias_tensor, drop
 from iosim.algorithms.flash2_backward import flash2_backward
 from iosim.program.builder import Builder
 
 
 def flash2(p: Builder) -> None:
-    """FlashAttention-2; options lse = off | on, pass = fwd | bwd | fwd+bwd (whose forward writes the log-sum-exp)."""
+    """FlashAttention-2; options lse, bias, dropout, block-mask, pass (the forward of fwd+bwd writes lse)."""
     if p.options["pass"] != "bwd":
         _forward(p)
     if p.options["pass"] != "fwd":
@@ -28,6 +29,7 @@ def flash2(p: Builder) -> None:
 
 def _forward(p: Builder) -> None:
     Q, K, V, O = p.tensors("Q K V O")
+    bias = bias_tensor(p)
     for i in p.blocks(Q):
         p.line("4")
         q = p.load("Q_i", Q.tile(i))
@@ -41,14 +43,14 @@ def _forward(p: Builder) -> None:
             k = p.load("K_j", K.tile(j))
             v = p.load("V_j", V.tile(j))
             p.line("8")
-            s = p.let("S", p.mask(p.scale(q @ k.T)))
+            s = p.let("S", p.mask(add_bias(p, p.scale(q @ k.T), bias, q.rows, k.rows)))
             p.line("9")
             m_new = p.let("m_new", p.maximum(m, p.row_max(s)))
             P = p.let("P", p.exp(s - m_new))
             alpha = p.let("α", p.exp(m - m_new))
             p.set(l, alpha * l + p.row_sum(P))
             p.line("10")
-            p.set(acc, p.matmul(P, v, plus=alpha * acc))
+            p.set(acc, p.matmul(drop(p, P), v, plus=alpha * acc))
             p.set(m, m_new)
         p.line("12")
         p.store(O.tile(i), acc * p.reciprocal(l))

@@ -29,6 +29,11 @@ SPLITS = Option(
 )
 PACK_GQA = Option(values=("on", "off"), help="query heads that share a kv-head as rows of one tile")
 
+BIAS = Option(
+    values=("none", "alibi", "matrix"),
+    help="added to the scores on chip: alibi from the indices, or a matrix that is read with every tile",
+)
+
 BLOCK_MASK = Option(
     values=("off",),
     help="compute only these tiles: local:2+global:1, strided:4, butterfly, random:0.1, a .npy file",
@@ -38,6 +43,8 @@ BLOCK_MASK = Option(
 
 
 def block_mask_conflict(options: Mapping[str, str]) -> str | None:
+    if options["pass"] != "fwd" and (why := _forward_only(options, {"bias": "none", "dropout": "off"})):
+        return why
     if options["block-mask"] == "off":
         return None
     if options["pass"] != "fwd":
@@ -48,10 +55,19 @@ def block_mask_conflict(options: Mapping[str, str]) -> str | None:
 
 
 def standard_conflict(options: Mapping[str, str]) -> str | None:
-    forward_only = {"gemm-tiles": "off", "scale-pass": "off", "dropout": "off"}
-    given = [name for name, default in forward_only.items() if options[name] != default]
-    if options["pass"] != "fwd" and given:
-        return f"{given[0]} belongs to the forward pass alone; leave it out, or use pass=fwd"
+    return (
+        None
+        if options["pass"] == "fwd"
+        else _forward_only(
+            options, {"gemm-tiles": "off", "scale-pass": "off", "dropout": "off", "bias": "none"}
+        )
+    )
+
+
+def _forward_only(options: Mapping[str, str], defaults: Mapping[str, str]) -> str | None:
+    for name, default in defaults.items():
+        if options.get(name, default) != default:
+            return f"{name} belongs to the forward pass alone; leave it out, or use pass=fwd"
     return None
 
 

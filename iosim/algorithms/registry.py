@@ -16,6 +16,7 @@ from iosim.algorithms.masked_standard import masked_standard
 from iosim.algorithms.mla import mla
 from iosim.algorithms.online import online_attention
 from iosim.algorithms.options import (
+    BIAS,
     BLOCK_MASK,
     OFF_ON,
     PACK_GQA,
@@ -51,6 +52,7 @@ _SHIPPED = [
             "scale-pass": Option(values=OFF_ON, help="scale S in a kernel of its own"),
             "additive-mask": Option(values=OFF_ON, help="add a mask tensor to S in a kernel of its own"),
             "dropout": Option(values=OFF_ON, help="drop entries of P in a kernel of its own"),
+            "bias": BIAS,
             "pass": PASS,
         },
         conflict=standard_conflict,
@@ -84,6 +86,8 @@ _SHIPPED = [
         source="Dao 2023, Algorithms 1 and 2",
         options={
             "lse": Option(values=OFF_ON, help="write the log-sum-exp, 4 bytes a row"),
+            "bias": BIAS,
+            "dropout": Option(values=OFF_ON, help="drop entries of P on chip, by random numbers made there"),
             "pass": PASS,
             "block-mask": BLOCK_MASK,
         },

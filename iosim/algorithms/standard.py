@@ -13,17 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
+from iosim.algorithms.extras import DROPOUT_RATE, add_bias, bias_tensor
 from iosim.algorithms.standard_backward import standard_backward
 from iosim.program.builder import Builder, Value
 from iosim.program.expr import Expr, cdiv, const
 from iosim.program.ir import Span, Tensor
 
-DROPOUT_RATE = 0.1
-"""Share of P dropped by `dropout=on`; it changes values, not bytes."""
-
 
 def standard(p: Builder) -> None:
-    """Standard attention; options softmax, gemm-tiles, scale-pass, additive-mask, dropout, pass."""
+    """Standard attention; options softmax, gemm-tiles, scale-pass, additive-mask, bias, dropout, pass."""
     if p.options["pass"] != "bwd":
         _forward(p)
     if p.options["pass"] != "fwd":
@@ -32,13 +30,14 @@ def standard(p: Builder) -> None:
 
 def _forward(p: Builder) -> None:
     Q, K, V, O, P = p.tensors("Q K V O P")
-    S = p.scratch("S")
+    S, bias = p.scratch("S"), bias_tensor(p)
     p.line("1")
     scores = _tiled_scores if p.options["gemm-tiles"] != "off" else _ideal_scores
-    scores(p, Q, K, S)
+    scores(p, Q, K, S, bias)
     if p.options["scale-pass"] == "on":
         for row in _rows(p, "scale"):
-            p.store(S.part(row), p.scale(p.load("S_r", S.part(row))))
+            s = p.scale(p.load("S_r", S.part(row)))
+            p.store(S.part(row), add_bias(p, s, bias, s.rows, s.cols))
     if p.options["additive-mask"] == "on":
         MASK = p.scratch("MASK", role="input")
         for row in _rows(p, "add mask"):
@@ -61,26 +60,29 @@ def _rows(p: Builder, kernel: str) -> Iterator[Span]:
                 yield Span.one(r)
 
 
-def _scaled(p: Builder, scores: Value) -> Value:
-    return scores if p.options["scale-pass"] == "on" else p.scale(scores)
+def _scaled(p: Builder, scores: Value, bias: Tensor | None) -> Value:
+    """Scores as the first kernel stores them; a bias is added in it, or after the scale in the scale pass."""
+    if p.options["scale-pass"] == "on":
+        return scores
+    return add_bias(p, p.scale(scores), bias, scores.rows, scores.cols)
 
 
-def _ideal_scores(p: Builder, Q: Tensor, K: Tensor, S: Tensor) -> None:
+def _ideal_scores(p: Builder, Q: Tensor, K: Tensor, S: Tensor, bias: Tensor | None) -> None:
     for _ in p.kernel("scores"):
         for _ in p.heads():
             k = p.load("K", K.part())
             for r in p.loop("r", 0, p.N):
                 q = p.load("q_r", Q.part(Span.one(r)))
-                p.store(S.part(q.rows), p.let("s_r", _scaled(p, q @ k.T)))
+                p.store(S.part(q.rows), p.let("s_r", _scaled(p, q @ k.T, bias)))
 
 
-def _tiled_scores(p: Builder, Q: Tensor, K: Tensor, S: Tensor) -> None:
+def _tiled_scores(p: Builder, Q: Tensor, K: Tensor, S: Tensor, bias: Tensor | None) -> None:
     for _ in p.kernel("scores"):
         for _ in p.heads():
             for i in p.grid("i", 0, cdiv(p.N, p.Br)):
                 for j in p.grid("j", 0, cdiv(p.Nk, p.Bc)):
                     q, k = p.load("Q_i", Q.tile(i)), p.load("K_j", K.tile(j))
-                    p.store(S.tile(i, j), p.let("S_ij", _scaled(p, q @ k.T)))
+                    p.store(S.tile(i, j), p.let("S_ij", _scaled(p, q @ k.T, bias)))
 
 
 def _ideal_output(p: Builder, P: Tensor, V: Tensor, O: Tensor) -> None:

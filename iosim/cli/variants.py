@@ -31,7 +31,10 @@ AdditiveMask = Annotated[
     bool, algorithm_option("--additive-mask", help="standard: add a mask tensor to the scores.")
 ]
 Dropout = Annotated[
-    bool, algorithm_option("--dropout", help="standard: drop probabilities in a kernel of its own.")
+    bool,
+    algorithm_option(
+        "--dropout", help="standard: drop probabilities in a kernel of its own; flash2: on chip."
+    ),
 ]
 Pass = Annotated[
     Text,
@@ -59,6 +62,12 @@ PackGqa = Annotated[
         help="decode, mla: query heads that share a kv-head as rows of one tile [pack].",
     ),
 ]
+Bias = Annotated[
+    Text,
+    algorithm_option(
+        "--bias", metavar="KIND", help="standard, flash2: none, alibi (from indices) or matrix (read) [none]."
+    ),
+]
 Flash1Variant = Annotated[
     Text,
     algorithm_option(
@@ -83,6 +92,7 @@ class VariantOptions:
     flash1_variant: Flash1Variant = None
     lse: Lse = False
     save_stats: SaveStats = None
+    bias: Bias = None
     pass_: Pass = None
     splits: Splits = None
     pack_gqa: PackGqa = None

@@ -129,13 +129,16 @@ class _Machine:
         if statement.op == "first_columns":
             assert statement.spans is not None
             return np.asarray(function(operands[0], _slice(statement.spans[1], frame)))
-        if statement.op in ("mask", "keep") and statement.spans is not None:
+        if statement.op in ("mask", "keep", "alibi"):
+            assert statement.spans is not None
             rows, cols = (_slice(span, frame) for span in statement.spans)
-            operands.append(
-                self._seen(rows, cols, packed=statement.spans[0].packed)
-                if statement.op == "mask"
-                else self._kept(rows, cols, statement, frame)
-            )
+            match statement.op:
+                case "mask":
+                    operands.append(self._seen(rows, cols, packed=statement.spans[0].packed))
+                case "keep":
+                    operands.append(self._kept(rows, cols, statement, frame))
+                case _:
+                    operands.append(self._alibi(rows, cols, statement, frame))
         return np.asarray(function(*operands))
 
     def _seen(self, rows: slice, cols: slice, *, packed: bool) -> Array:
@@ -148,6 +151,13 @@ class _Machine:
         if prefix is not None:
             return seen | (key < prefix)
         return seen if window is None else seen & (key > own - window)
+
+    def _alibi(self, rows: slice, cols: slice, statement: Compute, frame: Frame) -> Array:
+        """−slope · |distance|, the slope 2^(−8(h + 1)/H) for query head h of H (Press et al. 2022)."""
+        assert statement.head is not None
+        slope = 2.0 ** (-8 * (_int(frame, statement.head) + 1) / self.problem.heads)
+        own = np.arange(rows.start, rows.stop)[:, None] + self.problem.key_offset
+        return np.asarray(-slope * np.abs(own - np.arange(cols.start, cols.stop)[None, :]))
 
     def _kept(self, rows: slice, cols: slice, statement: Compute, frame: Frame) -> Array:
         if self.keep is None:

@@ -96,6 +96,8 @@ _TABLE = [
         cost=0,
     ),
     Op(name="fill", symbol="fill", function=np.full, unit="none", cost=0),
+    # ALiBi: one multiply-add a score; the distances are those of the indices, and cost no flop
+    Op(name="alibi", symbol="alibi", function=np.add, unit="vector", cost=2),
     Op(name="keep", symbol="keep", function=lambda a, kept: kept.astype(a.dtype), unit="none", cost=0),
 ]
 

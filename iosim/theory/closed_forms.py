@@ -96,9 +96,16 @@ def _scaled(per_head: Bytes, copies: int) -> Bytes:
 
 
 SWITCH = ("off", "on")
+BIASES = ("none", "alibi", "matrix")
 PASSES = ("fwd", "bwd", "fwd+bwd")
 OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
-    "flash2": {"lse": SWITCH, "pass": PASSES, "block-mask": ("off", "PATTERN")},
+    "flash2": {
+        "lse": SWITCH,
+        "bias": BIASES,
+        "dropout": SWITCH,
+        "pass": PASSES,
+        "block-mask": ("off", "PATTERN"),
+    },
     "seed_flash": {"save-stats": ("m+l", "none", "lse")},
     "online_attention": {},
     "flash1": {
@@ -112,6 +119,7 @@ OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "scale-pass": SWITCH,
         "additive-mask": SWITCH,
         "dropout": SWITCH,
+        "bias": BIASES,
         "pass": PASSES,
     },
     "small_cache": {},
@@ -148,7 +156,10 @@ def _flash2(p: AttentionProblem, tiles: TileShape | None, options: Options) -> t
     needed = options["lse"] == "on" or options["pass"] != "fwd"  # the backward reads it
     saved = ("LSE",) if needed else ()
     tile = _need_tiles("flash2", tiles)
-    return _outer_q(p, _sums(p, tile, options), saved)
+    sums = _sums(p, tile, options)
+    reads, writes = _outer_q(p, sums, saved)
+    bias = sums.scores * p.dtype_o.itemsize if options["bias"] == "matrix" else 0
+    return reads | {"BIAS": bias}, writes
 
 
 def _seed_flash(p: AttentionProblem, tiles: TileShape | None, options: Options) -> tuple[Bytes, Bytes]:
@@ -217,6 +228,7 @@ def _standard(p: AttentionProblem, tiles: TileShape | None, options: Options) ->
         "S": (SOFTMAX_COSTS[options["softmax"]].reads + extra) * scores,
         "P": (p_passes + drop) * scores,
         "MASK": mask * scores,
+        "BIAS": (options["bias"] == "matrix") * scores,
     }
     writes = {
         "S": (1 + extra) * scores,

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import block_mask
+from iosim.algorithms.extras import DROPOUT_RATE
 from iosim.algorithms.registry import ALGORITHMS, Algorithm
-from iosim.algorithms.standard import DROPOUT_RATE
 from iosim.interpret.binding import bind
 from iosim.interpret.count import count
 from iosim.interpret.footprint import MODELS, footprint
@@ -134,12 +134,13 @@ def test_the_program_computes_what_the_reference_computes(algorithm, options, pr
         "K": random.standard_normal((problem.batch, problem.kv_heads, problem.seq_k, problem.head_dim)),
         "V": random.standard_normal((problem.batch, problem.kv_heads, problem.seq_k, problem.value_dim)),
         "MASK": random.standard_normal((*shape_q[:3], problem.seq_k)),
+        "BIAS": random.standard_normal((*shape_q[:3], problem.seq_k)),
         "dO": random.standard_normal((*shape_q[:3], problem.value_dim)),
     }
     keep = random.random((*shape_q[:3], problem.seq_k)) >= DROPOUT_RATE
     if algorithm.latent:
         inputs["V"] = inputs["K"][..., : problem.value_dim]
-    bias = inputs["MASK"] if options.get("additive-mask") == "on" else _block_bias(options, problem, tiles)
+    bias = _bias(options, problem, tiles, inputs)
     scale = problem.softmax_scale if algorithm.scaled else 1.0
     saved = reference_gradients(
         *(inputs[name] for name in ("Q", "K", "V", "dO")), mask=problem.mask, scale=scale, bias=bias
@@ -175,6 +176,21 @@ def test_the_program_computes_what_the_reference_computes(algorithm, options, pr
         assert np.array_equal(np.isneginf(stored[..., 0]), np.isneginf(lse))
         seen = np.isfinite(lse)
         assert np.allclose(stored[..., 0][seen], lse[seen], rtol=0, atol=1e-12)
+
+
+def _bias(options, problem, tiles, inputs):
+    """All that is added to the scores: a mask tensor, a bias, −∞ outside the blocks."""
+    blocks = _block_bias(options, problem, tiles)
+    bias = np.zeros_like(inputs["MASK"]) if blocks is None else blocks
+    if options.get("additive-mask") == "on":
+        bias = bias + inputs["MASK"]
+    if options.get("bias") == "matrix":
+        bias = bias + inputs["BIAS"]
+    if options.get("bias") == "alibi":
+        slopes = 2.0 ** (-8 * np.arange(1, problem.heads + 1) / problem.heads)
+        distance = np.subtract.outer(np.arange(problem.seq_q) + problem.key_offset, np.arange(problem.seq_k))
+        bias = bias - slopes[:, None, None] * np.abs(distance)
+    return bias
 
 
 def _block_bias(options, problem, tiles):
