@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
+from iosim.algorithms.registry import find_algorithm
 from iosim.analysis import analyze
-from iosim.errors import TileError
+from iosim.errors import TileError, UsageError
 from iosim.hardware import HardwareProfile, load_profile
+from iosim.levels import add_levels
 from iosim.plots.bound import BOUND_FIGURES, problem_text
 from iosim.plots.files import Plot
 from iosim.plots.style import Style
@@ -36,11 +38,12 @@ TILE_RUNS = (
 )
 """Algorithm, tile rule, footprint model."""
 
+LEVEL_RUNS = ("flash1", "flash2")
+MOST_STEPS = 20_000_000  # key tiles read by all thread blocks; a longer simulation is not worth the wait
+
 NOT_MODELLED = (
-    "What the L2 cache saves: the bytes here reach the SMs; at HBM they are fewer where L2 holds K and V.",
-    "Time: no roofline, no schedule of thread blocks, no overlap of copies, matmuls and exponentials.",
-    "The backward pass, decoding with split keys, paged and block-sparse attention.",
-    "Facts of production kernels: padded tiles, packed heads, spilled registers.",
+    "Time: the bytes and operations are counted, not how they overlap.",
+    "What a compiler makes of a kernel: spilled registers are known only for kernels that were measured.",
 )
 PROFILE_KEYS = (
     "memory.sram.per_block",
@@ -61,6 +64,8 @@ class GpuPart:
     sram_bytes: int
     records: tuple[RunRecord, ...]
     tiles: pd.DataFrame
+    levels: pd.DataFrame
+    level_remark: str
     study: BoundStudy
     plots: tuple[Plot, ...]
 
@@ -92,6 +97,7 @@ class Report:
                     "profile": part.profile.to_dict(),
                     "sram_bytes": part.sram_bytes,
                     "runs": [record.to_dict() for record in part.records],
+                    "levels": part.levels.to_dict("records"),
                     "bound": part.study.to_dict(),
                 }
                 for part in self.parts
@@ -148,9 +154,50 @@ def _part(
         f"{problem_text(problem)}; {gpu.name}, M = {format_bytes(M)}, best tiles in steps of {GRANULARITY}"
     )
     plots = (bytes_by_tensor(shown, style, details), *(draw(study, style) for draw in BOUND_FIGURES))
+    tell(f"levels of {gpu.name}")
+    levels, remark = _levels(records, gpu)
     return GpuPart(
-        profile=gpu, sram_bytes=M, records=records, tiles=_tiles(problem, gpu, M), study=study, plots=plots
+        profile=gpu,
+        sram_bytes=M,
+        records=records,
+        tiles=_tiles(problem, gpu, M),
+        levels=levels,
+        level_remark=remark,
+        study=study,
+        plots=plots,
     )
+
+
+def _levels(records: Sequence[RunRecord], gpu: HardwareProfile) -> tuple[pd.DataFrame, str]:
+    """Bytes at every level by algorithm, and a sentence on how sure they are; an empty table says why."""
+    rows = []
+    for record in records:
+        if record.algorithm not in LEVEL_RUNS or record.tiles is None:
+            continue
+        problem, tile = record.problem, record.tiles
+        pairs = problem.batch * problem.heads * problem.seq_q * problem.seq_k
+        if pairs // (tile.rows * tile.cols) > MOST_STEPS:
+            return pd.DataFrame(), "Too many key tiles to simulate here; iosim simulate --levels does it."
+        try:
+            full = add_levels(record, find_algorithm(record.algorithm), gpu)
+        except UsageError as error:
+            return pd.DataFrame(), f"No levels below the SMs: {error}."
+        levels = full.level_bytes
+        if levels is not None:
+            rows.append(
+                {
+                    "algorithm": record.algorithm,
+                    "tile": str(tile),
+                    "sm_read_bytes": record.traffic.sm_read_bytes,
+                    "sm_write_bytes": record.traffic.sm_write_bytes,
+                    **asdict(levels),
+                    "l2_hit_rate": round(full.notes["levels"]["hit_rate"], 4),
+                }
+            )
+    how = (
+        "held against hardware counters" if gpu.counter_data else "extrapolated: this GPU has no counter data"
+    )
+    return pd.DataFrame(rows), f"Simulated; {how}. What is dirty in L2 at the end is not in hbm_write_bytes."
 
 
 def _run(

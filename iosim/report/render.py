@@ -84,6 +84,8 @@ def report_tables(report: Report) -> Tables:
     for part in report.parts:
         gpu = part.profile.name
         out[f"{gpu}_traffic"] = (traffic_table(part.records), f"Bytes by algorithm and tensor on {gpu}")
+        if len(part.levels):
+            out[f"{gpu}_levels"] = (part.levels, f"Bytes at every level on {gpu}")
         out[f"{gpu}_tiles"] = (part.tiles, f"Tiles on {gpu}")
         out[f"{gpu}_gaps"] = (part.study.gaps, f"Gap to the bounds on {gpu}")
     return out
@@ -155,6 +157,8 @@ def _gpu_view(part: GpuPart, svgs: dict[str, str], tables: Tables) -> dict[str, 
         "facts": [[q.key, str(q), q.kind, q.source] for q in quantities],
         "traffic": _cells(*tables[f"{name}_traffic"]),
         "tiles": _cells(*tables[f"{name}_tiles"]),
+        "levels": _cells(*tables[f"{name}_levels"]) if f"{name}_levels" in tables else None,
+        "level_remark": part.level_remark,
         "warnings": list(dict.fromkeys(w for record in part.records for w in record.warnings)),
         "sentences": _own_sentences(part),
         "figures": [
