@@ -73,7 +73,7 @@ def report_tables(report: Report) -> Tables:
     if report.parts:
         laws = report.parts[0].study.tables()
         out["exponents"] = (
-            laws["exponents"][EXPONENT_COLUMNS],
+            laws["exponents"][EXPONENT_COLUMNS].round(4),  # an exponent of 1e-16 is 0
             "Fitted exponents of N, d and M, on counted elements",
         )
         out["constants"] = (laws["constants"], "Matrix elements in units of N²d²/M")
