@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 from typing import Any
 
 from iosim import block_mask
@@ -13,6 +14,7 @@ from iosim.interpret.launch import busy_share, thread_blocks
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.evaluate import Binding
 from iosim.program.ir import Program
+from iosim.program.tensors import ENTRY_BYTES
 from iosim.splits import Split, best_split
 from iosim.theory.softmax import SOFTMAX_COSTS
 from iosim.work import PASS_MATMULS
@@ -33,6 +35,8 @@ def notes(
         out["pass"] = _pass(options["pass"], recomputes="softmax" not in options)
     if options.get("block-mask", "off") != "off":
         out["block_mask"] = _block_mask(problem, algorithm, options, tiles, tally)
+    if options.get("page", "off") != "off":
+        out["pages"] = _pages(problem, algorithm, int(options["page"]))
     return out
 
 
@@ -50,6 +54,37 @@ def launch_notes(
         out["splits"] = {"chosen": int(options["splits"]), "best": best.splits}
         out["splits"]["table"] = [row.to_dict() for row in table]
     return out
+
+
+SECTOR_BYTES = 32
+"""What a GPU's memory fetches at least."""
+
+
+def _pages(problem: AttentionProblem, algorithm: Algorithm, page: int) -> dict[str, Any]:
+    """The page table, what its last pages hold unused, and what rows that do not fill sectors fetch besides."""
+    p = problem
+    pages = -(-p.seq_k // page)
+    key, value = p.head_dim * p.dtype_k.itemsize, p.value_dim * p.dtype_v.itemsize
+    rows = [key] if algorithm.latent else [key, value]
+    unused = pages * page - p.seq_k
+    return {
+        "tokens_a_page": page,
+        "pages_a_sequence": pages,
+        "table_bytes": p.batch * pages * ENTRY_BYTES,
+        "unused_tokens_a_sequence": unused,
+        "unused_cache_bytes": p.batch * p.kv_heads * unused * sum(rows),
+        "row_bytes": sum(rows),
+        "row_bytes_in_whole_sectors": sum(_in_sectors(row) for row in rows),
+    }
+
+
+def _in_sectors(row_bytes: int) -> float:
+    """Bytes of the sectors that a row of one head touches, on average over rows at every multiple of its length."""
+    period = SECTOR_BYTES // gcd(row_bytes, SECTOR_BYTES)
+    touched = sum(
+        -(-(r + 1) * row_bytes // SECTOR_BYTES) - r * row_bytes // SECTOR_BYTES for r in range(period)
+    )
+    return SECTOR_BYTES * touched / period
 
 
 def _softmax(variant: str) -> dict[str, Any]:

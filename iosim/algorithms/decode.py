@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import TypeAlias
 
+from iosim.algorithms.paging import declare_pages, look_up
 from iosim.program.builder import Builder, Value
 from iosim.program.expr import Expr, cdiv, const
 from iosim.program.ir import Tensor
@@ -26,7 +27,7 @@ ValueTile: TypeAlias = "Callable[[Expr, Value], Value]"
 
 
 def decode(p: Builder) -> None:
-    """Split-KV attention; options splits, pack-gqa = on | off."""
+    """Split-KV attention; options splits, pack-gqa = on | off, page."""
     K, V = p.tensors("K V")
     split_attention(p, K, lambda j, k: p.load("V_j", V.tile(j)))
 
@@ -34,10 +35,11 @@ def decode(p: Builder) -> None:
 def split_attention(p: Builder, K: Tensor, value_tile: ValueTile) -> None:
     """Both kernels; `value_tile(j, K_j)` gives the values of key tile j."""
     Q, O = p.packed("Q O") if p.options["pack-gqa"] == "on" else p.tensors("Q O")
+    pages = declare_pages(p)
     if p.options["splits"] == "1":
         for _ in p.kernel(p.name):
             for i in _row_tiles(p, Q):
-                acc, l, _ = _over_keys(p, Q, O, K, value_tile, i, None)
+                acc, l, _ = _over_keys(p, Q, O, (K, pages), value_tile, i, None)
                 p.store(O.tile(i), acc * p.reciprocal(l))
         return
     splits = p.number("splits")
@@ -46,7 +48,7 @@ def split_attention(p: Builder, K: Tensor, value_tile: ValueTile) -> None:
     for _ in p.kernel("split"):
         for i in _row_tiles(p, Q):
             for s in p.grid("s", 0, splits):
-                acc, l, m = _over_keys(p, Q, O, K, value_tile, i, s)
+                acc, l, m = _over_keys(p, Q, O, (K, pages), value_tile, i, s)
                 rows = O.tile(i).rows.copy_of(s, O.rows)
                 p.store(parts.part(rows), acc * p.reciprocal(l))
                 p.store(lse_parts.part(rows), m + p.log(l))
@@ -60,9 +62,16 @@ def _row_tiles(p: Builder, Q: Tensor) -> Iterator[Expr]:
 
 
 def _over_keys(
-    p: Builder, Q: Tensor, O: Tensor, K: Tensor, value_tile: ValueTile, i: Expr, s: Expr | None
+    p: Builder,
+    Q: Tensor,
+    O: Tensor,
+    cache: tuple[Tensor, Tensor | None],
+    value_tile: ValueTile,
+    i: Expr,
+    s: Expr | None,
 ) -> tuple[Value, Value, Value]:
     """FlashAttention-2 over the key tiles of one split (all of them for s None): O_i unnormalised, l and m."""
+    K, pages = cache
     q = p.load("Q_i", Q.tile(i))
     acc = p.fill("O_i", 0, q.rows, O.tile(i).cols, of=O)
     l = p.fill("l", 0, q.rows)
@@ -72,6 +81,7 @@ def _over_keys(
         splits, many = p.number("splits"), last - first
         first, last = first + s * many // splits, first + (s + 1) * many // splits
     for j in p.loop("j", first, last):
+        look_up(p, pages, j)
         k = p.load("K_j", K.tile(j))
         v = value_tile(j, k)
         scores = p.let("S", p.mask(p.scale(q @ k.T)))

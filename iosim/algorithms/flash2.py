@@ -16,11 +16,12 @@ from math import inf
 
 from iosim.algorithms.extras import add_bias, bias_tensor, drop
 from iosim.algorithms.flash2_backward import flash2_backward
+from iosim.algorithms.paging import declare_pages, look_up
 from iosim.program.builder import Builder
 
 
 def flash2(p: Builder) -> None:
-    """FlashAttention-2; options lse, bias, dropout, block-mask, pass (the forward of fwd+bwd writes lse)."""
+    """FlashAttention-2; options lse, bias, dropout, page, block-mask, pass (the forward of fwd+bwd writes lse)."""
     if p.options["pass"] != "bwd":
         _forward(p)
     if p.options["pass"] != "fwd":
@@ -29,7 +30,7 @@ def flash2(p: Builder) -> None:
 
 def _forward(p: Builder) -> None:
     Q, K, V, O = p.tensors("Q K V O")
-    bias = bias_tensor(p)
+    bias, pages = bias_tensor(p), declare_pages(p)
     for i in p.blocks(Q):
         p.line("4")
         q = p.load("Q_i", Q.tile(i))
@@ -40,6 +41,7 @@ def _forward(p: Builder) -> None:
         p.line("6")
         for j in p.each_key_tile(i, q.rows):
             p.line("7")
+            look_up(p, pages, j)
             k = p.load("K_j", K.tile(j))
             v = p.load("V_j", V.tile(j))
             p.line("8")

@@ -27,6 +27,12 @@ SPLITS = Option(
     takes="COUNT",
     parse=_count,
 )
+PAGE = Option(
+    values=("off",),
+    help="keys and values in pages of this many tokens, found by a page table",
+    takes="COUNT",
+    parse=_count,
+)
 PACK_GQA = Option(values=("on", "off"), help="query heads that share a kv-head as rows of one tile")
 
 BIAS = Option(
@@ -43,7 +49,9 @@ BLOCK_MASK = Option(
 
 
 def block_mask_conflict(options: Mapping[str, str]) -> str | None:
-    if options["pass"] != "fwd" and (why := _forward_only(options, {"bias": "none", "dropout": "off"})):
+    if options["pass"] != "fwd" and (
+        why := _forward_only(options, {"bias": "none", "dropout": "off", "page": "off"})
+    ):
         return why
     if options["block-mask"] == "off":
         return None

@@ -20,6 +20,7 @@ from iosim.algorithms.options import (
     BLOCK_MASK,
     OFF_ON,
     PACK_GQA,
+    PAGE,
     PASS,
     SPLITS,
     block_mask_conflict,
@@ -88,6 +89,7 @@ _SHIPPED = [
             "lse": Option(values=OFF_ON, help="write the log-sum-exp, 4 bytes a row"),
             "bias": BIAS,
             "dropout": Option(values=OFF_ON, help="drop entries of P on chip, by random numbers made there"),
+            "page": PAGE,
             "pass": PASS,
             "block-mask": BLOCK_MASK,
         },
@@ -98,7 +100,7 @@ _SHIPPED = [
         function=decode,
         summary="few queries, many keys: heads of a group packed into one tile, the keys split over thread blocks",
         source="Flash-Decoding (Dao, Haziza, Massa, Sizov 2023)",
-        options={"splits": SPLITS, "pack-gqa": PACK_GQA},
+        options={"splits": SPLITS, "pack-gqa": PACK_GQA, "page": PAGE},
     ),
     Algorithm(
         name="mla",
@@ -107,7 +109,7 @@ _SHIPPED = [
         source="DeepSeek-V2 (2024), absorbed form",
         computes="latent attention",
         latent=True,
-        options={"splits": SPLITS, "pack-gqa": PACK_GQA},
+        options={"splits": SPLITS, "pack-gqa": PACK_GQA, "page": PAGE},
     ),
     Algorithm(
         name="seed_flash",

@@ -55,6 +55,12 @@ Splits = Annotated[
         "--splits", metavar="COUNT", help="decode, mla: thread blocks that share the keys, or best [1]."
     ),
 ]
+Page = Annotated[
+    Text,
+    algorithm_option(
+        "--page", metavar="TOKENS", help="flash2, decode, mla: K and V in pages, found by a page table [off]."
+    ),
+]
 PackGqa = Annotated[
     bool | None,
     algorithm_option(
@@ -95,6 +101,7 @@ class VariantOptions:
     bias: Bias = None
     pass_: Pass = None
     splits: Splits = None
+    page: Page = None
     pack_gqa: PackGqa = None
     block_mask: BlockMask = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from iosim.problem import AttentionProblem, TileShape
+from iosim.program.ir import Tensor
 
 NO_WINDOW = 0  # bound to w and pre where the mask has no window or prefix; such programs never read it
 
@@ -27,3 +28,10 @@ def bind(problem: AttentionProblem, tiles: TileShape) -> dict[str, int]:
         "s_o": problem.dtype_o.itemsize,
         "s_acc": problem.dtype_acc.itemsize,
     }
+
+
+def tensor_heads(tensor: Tensor, problem: AttentionProblem) -> int:
+    """Matrices of a tensor in one batch entry: one a query head, a kv-head, or a single one."""
+    if tensor.single:
+        return 1
+    return problem.kv_heads if tensor.shared else problem.heads

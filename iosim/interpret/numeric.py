@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from iosim.interpret.binding import bind
+from iosim.interpret.binding import bind, tensor_heads
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.evaluate import Frame
 from iosim.program.expr import Expr, index
@@ -47,7 +47,7 @@ def run(
     frame = Frame(bind(problem, tiles))
     memory: dict[str, Array] = {}
     for tensor in program.tensors.values():
-        heads = problem.kv_heads if tensor.shared else problem.heads
+        heads = tensor_heads(tensor, problem)
         shape = (problem.batch, heads, _int(frame, tensor.rows), _int(frame, tensor.cols))
         if tensor.role != "input":
             memory[tensor.name] = np.full(shape, np.nan, dtype)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iosim.errors import VerificationError
-from iosim.interpret.binding import bind
+from iosim.interpret.binding import bind, tensor_heads
 from iosim.interpret.trace import INITIAL, SHARED, blocks, trace
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.evaluate import evaluate
@@ -62,7 +62,7 @@ def verify(program: Program, problem: AttentionProblem, tiles: TileShape) -> Non
 
 
 def _allocate(tensor: Tensor, problem: AttentionProblem, binding: dict[str, int]) -> _Memory:
-    heads = problem.kv_heads if tensor.shared else problem.heads
+    heads = tensor_heads(tensor, problem)
     shape = (problem.batch, heads, int(evaluate(tensor.rows, binding)), int(evaluate(tensor.cols, binding)))
     owner = np.full(shape, _INPUT if tensor.role == "input" else _NOBODY, dtype=np.int64)
     return _Memory(tensor, owner, np.full(shape, _NOBODY, dtype=np.int64), np.zeros(shape, dtype=np.int8))

@@ -97,23 +97,23 @@ class Builder(TileLoops):
         """Tensors of queries with the heads of a group packed into one matrix a kv-head: N·group rows."""
         rows = self.N * GROUP
         tensors = [self._known(name) for name in names.split()]
-        return [self._declare(replace(t, rows=rows, shared=True, packed=True)) for t in tensors]
+        return [self.declare(replace(t, rows=rows, shared=True, packed=True)) for t in tensors]
 
     def partial(self, name: str, like: Tensor, copies: Expr, cols: Expr) -> Tensor:
         """Scratch for partial results in fp32: `copies` of the rows of `like`, one after another."""
         tensor = replace(like, name=name, rows=copies * like.rows, cols=cols, role="scratch")
-        return self._declare(replace(tensor, itemsize=const(STATISTIC_BYTES)))
+        return self.declare(replace(tensor, itemsize=const(STATISTIC_BYTES)))
 
     def tensors(self, names: str) -> list[Tensor]:
         """The inputs and outputs of attention by name: Q K V dO (read), O LSE M L dQ dK dV (written), D (both)."""
-        return [self._declare(self._known(name)) for name in names.split()]
+        return [self.declare(self._known(name)) for name in names.split()]
 
     def saved(self, names: str) -> list[Tensor]:
         """What the backward reads of the forward: the tensors of this program, or inputs if it does not make them."""
         out = []
         for name in names.split():
             known = self._tensors.get(name)
-            out.append(known or self._declare(replace(self._known(name), role="input")))
+            out.append(known or self.declare(replace(self._known(name), role="input")))
         return out
 
     def _known(self, name: str) -> Tensor:
@@ -127,9 +127,10 @@ class Builder(TileLoops):
     def scratch(self, name: str, itemsize: Like | None = None, role: str = "scratch") -> Tensor:
         """A queries x keys matrix in slow memory, such as S or P; elements as wide as O's unless told."""
         size = param("s_o") if itemsize is None else lift(itemsize)
-        return self._declare(Tensor(name, self.N, self.Nk, size, role, row_tile=self.Br, col_tile=self.Bc))
+        return self.declare(Tensor(name, self.N, self.Nk, size, role, row_tile=self.Br, col_tile=self.Bc))
 
-    def _declare(self, tensor: Tensor) -> Tensor:
+    def declare(self, tensor: Tensor) -> Tensor:
+        """Add a tensor to the program."""
         if tensor.name in self._tensors:
             raise ProgramError(f"tensor {tensor.name} is declared twice")
         self._tensors[tensor.name] = tensor
@@ -155,6 +156,8 @@ class Builder(TileLoops):
     def _of_head(self, region: Region) -> Region:
         """The region in the matrix of the head in hand."""
         head = self._kv_head if region.tensor.shared else self._head
+        if region.tensor.single:
+            head = const(0)
         if head is None:
             raise ProgramError(f"{region}: which head? stand inside p.heads, p.blocks or p.query_heads")
         return replace(region, head=head)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from iosim.errors import ProgramError, UsageError
-from iosim.program.expr import Expr, has_table
+from iosim.program.expr import Expr
 from iosim.program.tables import Table
 
 Column: TypeAlias = npt.NDArray[Any]
@@ -104,9 +104,9 @@ class Frame:
     def _prefix_sums(self, name: str, body: Expr, first: Column, trips: Column) -> Column | None:
         """Σ for each row as a difference of prefix sums, where all rows add the same terms; None where they do not.
 
-        Only index arrays repeat terms like this: every other extent telescopes before it gets here.
+        Terms repeat like this in index arrays and page counts; every other extent telescopes before it gets here.
         """
-        if body.free != {name} or not has_table(body) or not len(trips):
+        if body.free != {name} or not len(trips) or self._varies(body, name) is not None:
             return None
         start, stop = int(first.min()), int((first + trips).max())
         if stop - start > max(CHUNK, 2 * int(trips.sum())):

@@ -54,8 +54,8 @@ class Tensor:
     """A matrix a head in slow memory: `rows` x `cols` elements of `itemsize` bytes.
 
     `shared` tensors (K, V) are stored once a kv-head; `packed` ones too, with the rows of all query heads of its
-    group in one matrix, row query·group + head. `role` is input, output, or scratch (written and read back,
-    such as S).
+    group in one matrix, row query·group + head; `single` ones once a batch entry. `role` is input, output, or
+    scratch (written and read back, such as S).
     """
 
     name: str
@@ -67,6 +67,7 @@ class Tensor:
     row_tile: Expr = field(default_factory=lambda: const(1))
     col_tile: Expr | None = None
     packed: bool = False
+    single: bool = False
 
     @property
     def is_statistic(self) -> bool:

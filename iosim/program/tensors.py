@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from iosim.program.expr import Expr, const, param
+from iosim.program.expr import Expr, cdiv, const, param
 from iosim.program.ir import Tensor
 
 STATISTIC_BYTES = 4
 """m, l, the log-sum-exp and D are fp32."""
+
+
+ENTRY_BYTES = 4
+"""A page-table entry is a 32-bit page number."""
+
+
+def page_table(page: Expr) -> Tensor:
+    """The pages of one sequence, in order: one table for all heads."""
+    pages = cdiv(param("Nk"), page)
+    return Tensor("PAGES", pages, const(1), const(ENTRY_BYTES), "input", shared=True, single=True)
 
 
 def attention_tensors() -> dict[str, Tensor]:

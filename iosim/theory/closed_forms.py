@@ -18,6 +18,7 @@ from iosim.problem import AttentionProblem, TileShape
 from iosim.theory.backward_forms import backward_form
 from iosim.theory.block_sums import block_sums
 from iosim.theory.decode_forms import decode_form
+from iosim.theory.page_forms import page_table_bytes
 from iosim.theory.softmax import SOFTMAX_COSTS
 from iosim.theory.tile_sums import TileSums, ceil_div, tile_sums
 
@@ -68,6 +69,8 @@ def closed_form(
         forward = form(problem, tiles, chosen)
         copies = problem.batch * problem.heads
         reads, writes = (_scaled(part, copies) for part in forward)
+    if chosen.get("page", "off") != "off":
+        reads = reads | {"PAGES": _page_bytes(algorithm, problem, tiles, chosen)}
     if passes != "fwd":
         skip = chosen.get("variant") == "skip-first-read"
         backward = backward_form(algorithm, problem, tiles, skip_first_read=skip)
@@ -82,12 +85,25 @@ def _plus(a: Bytes, b: Bytes) -> Bytes:
 def _decode(
     algorithm: str, p: AttentionProblem, tiles: TileShape | None, options: Options
 ) -> tuple[Bytes, Bytes]:
-    return decode_form(
+    reads, writes = decode_form(
         p,
         _need_tiles(algorithm, tiles),
         splits=int(options["splits"]),
         packed=options["pack-gqa"] == "on",
         latent=algorithm == "mla",
+    )
+    if options["page"] != "off":
+        reads = reads | {"PAGES": _page_bytes(algorithm, p, tiles, options)}
+    return reads, writes
+
+
+def _page_bytes(algorithm: str, p: AttentionProblem, tiles: TileShape | None, options: Options) -> int:
+    return page_table_bytes(
+        p,
+        _need_tiles(algorithm, tiles),
+        int(options["page"]),
+        packed=options.get("pack-gqa") == "on",
+        blocks=options.get("block-mask", "off"),
     )
 
 
@@ -97,12 +113,14 @@ def _scaled(per_head: Bytes, copies: int) -> Bytes:
 
 SWITCH = ("off", "on")
 BIASES = ("none", "alibi", "matrix")
+PAGE = ("off", "COUNT")
 PASSES = ("fwd", "bwd", "fwd+bwd")
 OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "flash2": {
         "lse": SWITCH,
         "bias": BIASES,
         "dropout": SWITCH,
+        "page": PAGE,
         "pass": PASSES,
         "block-mask": ("off", "PATTERN"),
     },
@@ -124,15 +142,15 @@ OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "small_cache": {},
     "masked_standard": {"block-mask": ("off", "PATTERN")},
-    "decode": {"splits": ("1", "COUNT"), "pack-gqa": ("on", "off")},
-    "mla": {"splits": ("1", "COUNT"), "pack-gqa": ("on", "off")},
+    "decode": {"splits": ("1", "COUNT"), "pack-gqa": ("on", "off"), "page": PAGE},
+    "mla": {"splits": ("1", "COUNT"), "pack-gqa": ("on", "off"), "page": PAGE},
     "linear": {},
     "gemm": {},
 }
 """The options of each algorithm and their values; the first is the default."""
 
 
-_OPEN_OPTIONS = ("gemm-tiles", "block-mask", "splits")  # these take more than the listed values
+_OPEN_OPTIONS = ("gemm-tiles", "block-mask", "splits", "page")  # these take more than the listed values
 
 
 def _with_defaults(algorithm: str, options: Options) -> Options:

@@ -87,7 +87,7 @@ def test_busy_share_counts_whole_waves(blocks_, sms, share):
 
 def test_the_table_of_splits_is_what_single_runs_give():
     tiles = TileShape(rows=16, cols=128)
-    table = split_table(LLAMA, ALGORITHMS["decode"], {"splits": "1", "pack-gqa": "on"}, tiles, 132)
+    table = split_table(LLAMA, ALGORITHMS["decode"], ALGORITHMS["decode"].resolve({}), tiles, 132)
     assert [row.splits for row in table] == list(range(1, 8192 // 128 + 1))
     for row in (table[0], table[1], table[16], table[-1]):
         record = analyze(LLAMA, "decode", tiles="16x128", options={"splits": str(row.splits)})

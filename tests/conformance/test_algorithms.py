@@ -140,6 +140,8 @@ def test_the_program_computes_what_the_reference_computes(algorithm, options, pr
     keep = random.random((*shape_q[:3], problem.seq_k)) >= DROPOUT_RATE
     if algorithm.latent:
         inputs["V"] = inputs["K"][..., : problem.value_dim]
+    if (page := options.get("page", "off")) != "off":
+        inputs["PAGES"] = np.zeros((problem.batch, 1, -(-problem.seq_k // int(page)), 1))
     bias = _bias(options, problem, tiles, inputs)
     scale = problem.softmax_scale if algorithm.scaled else 1.0
     saved = reference_gradients(
