@@ -65,11 +65,12 @@ class MissCurve:
 class StackDistance:
     """Feeds on touches of tiles 0, 1, … with `sizes_bytes[tile]` bytes each, in pieces, and gives the curve.
 
-    Use lines as tiles for line granularity. `groups`: a number from 0 for each tile, whose reads are kept apart.
+    Use lines as tiles for line granularity. `groups`: for each tile a number below
+    `group_count`; the reads of each group are kept apart.
     Memory: a few words a tile and the steps of the curve.
     """
 
-    def __init__(self, sizes_bytes: Any, groups: Any = None) -> None:
+    def __init__(self, sizes_bytes: Any, groups: Any = None, group_count: int = 1) -> None:
         self._sizes = tile_sizes(sizes_bytes)
         self._groups = np.zeros(self._sizes.size, np.int64) if groups is None else np.asarray(groups)
         positions = max(1024, 2 * self._sizes.size)
@@ -80,7 +81,7 @@ class StackDistance:
         self._state = np.zeros(2, np.int64)
         empty = np.zeros(0, np.int64)
         self._backs: Steps = (empty, empty)
-        self._reads: list[Steps] = [(empty, empty)] * (int(self._groups.max()) + 1)
+        self._reads: list[Steps] = [(empty, empty)] * group_count
         self._read_bytes = self._write_bytes = 0
 
     def feed(self, tiles: Any, writes: Any = 0) -> None:

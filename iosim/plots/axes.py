@@ -100,6 +100,19 @@ def sram_axis(axes: Axes, *, itemsize: int | None = None) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
+def capacity_axis(axes: Axes, low: float, high: float, label: str) -> None:
+    """A logarithmic axis of capacities in binary units; ticks at powers of four (of sixteen on a long axis)."""
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    step = 4 if high / low <= 1.01e4 else 16
+    count = math.ceil(math.log(high / 1024, step)) + 1
+    axes.xaxis.set_major_locator(FixedLocator([1024.0 * step**k for k in range(count)]))
+    axes.xaxis.set_minor_locator(FixedLocator([1024.0 * 2**k for k in range(64)]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: format_bytes(v)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(label)
+
+
 def size_axis(axes: Axes, values: Sequence[float], label: str) -> None:
     """A logarithmic axis of sizes from the first to the last of the grid, ticks at the powers of two among them."""
     axes.set_xscale("log", base=2)
