@@ -27,6 +27,7 @@ class Dimension(StrEnum):
     SECONDS = "s"
     CYCLES = "clk"
     WATTS = "W"
+    JOULES = "J"
     COUNT = "count"
     FLAG = "flag"
 
@@ -51,6 +52,7 @@ UNITS: dict[Dimension, dict[str, Fraction]] = {
     Dimension.SECONDS: _PARTS_OF_S | {"µs": Fraction(1, 10**6)},
     Dimension.CYCLES: {"clk": Fraction(1)},
     Dimension.WATTS: {"W": Fraction(1), "kW": Fraction(1000)},
+    Dimension.JOULES: {"J": Fraction(1), "nJ": Fraction(1, 10**9), "pJ": Fraction(1, 10**12)},
     Dimension.COUNT: {"": Fraction(1)},
     Dimension.FLAG: {},
 }
@@ -204,6 +206,8 @@ def format_quantity(value: Number, dimension: Dimension) -> str:
         return format_rate(value, dimension.value, digits=5)
     if dimension is Dimension.SECONDS:
         return f"{_trimmed(value * 1e6, 4)} us"
+    if dimension is Dimension.JOULES:
+        return f"{_trimmed(value * 1e12, 4)} pJ"
     if dimension is Dimension.COUNT:
         return f"{value:,}"
     return f"{value:g} {dimension.value}"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from iosim.algorithms.registry import find_algorithm
 from iosim.audit.compare import FUSED, Comparison
 from iosim.audit.measurements import MeasuredRow
+from iosim.audit.times import fused_times, gemm_time, streaming_times
 from iosim.audit.unfused import KERNELS as UNFUSED
 from iosim.audit.unfused import unfused_bytes
 from iosim.errors import SimulationError
@@ -28,6 +29,8 @@ COLUMNS = (
     "hbm_read_bytes",
     "hbm_write_bytes",
     "special_ops",
+    "profiled_time_s",
+    "median_time_s",
 )
 Prediction = dict[str, float | None]
 Progress = Callable[[int, int], None]
@@ -50,10 +53,16 @@ def predict(row: MeasuredRow, profile: HardwareProfile) -> Prediction:
     facts = kernels_by_measurement().get(row.implementation)
     if facts is not None and row.kernel in UNFUSED:
         found = unfused_bytes(row.kernel, row.problem, facts, profile)
-        known = {"hbm_read_bytes": found.hbm_read_bytes, "hbm_write_bytes": found.hbm_write_bytes}
+        known = {
+            "hbm_read_bytes": found.hbm_read_bytes,
+            "hbm_write_bytes": found.hbm_write_bytes,
+            "profiled_time_s": gemm_time(row, facts, profile, found),
+        }
         return {column: known.get(column) for column in COLUMNS}
-    if row.kernel != FUSED or facts is None or row.tile is None:
+    if row.kernel != FUSED or facts is None:
         return dict.fromkeys(COLUMNS)
+    if row.tile is None:
+        return {column: streaming_times(row, profile).get(column) for column in COLUMNS}
     return _fused(row, facts, row.tile, profile)
 
 
@@ -82,6 +91,7 @@ def _fused(row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: Hardw
         "hbm_read_bytes": levels.hbm_read_bytes,
         "hbm_write_bytes": levels.hbm_write_bytes,
         "special_ops": special_ops(program, facts, row.problem, tile),
+        **fused_times(row, facts, tile, profile, levels),
     }
 
 

@@ -49,7 +49,8 @@ def audit(
 ) -> None:
     """Predict every measured kernel and print predicted, measured and error at each level, worst first.
 
-    Errors are predicted/measured - 1. A dash is what the model cannot know, such as unknown tiles. The summary covers
+    Errors are predicted/measured - 1. A dash is what the model cannot know, such as unknown tiles.
+    Times are of one launch (profiled) and of repeated ones under the power limit (median). The summary covers
     fused forward kernels with at least 8 queries; the others have their own lines.
     """
     from iosim.audit import audit_file
@@ -106,11 +107,13 @@ def _cells(item: Comparison) -> list[str]:
         if predicted is None or measured is None or error is None:
             out.append("-")
         else:
-            out.append(f"{_short(predicted)} / {_short(measured)}, {error:+.1%}")
+            out.append(f"{_short(column, predicted)} / {_short(column, measured)}, {error:+.1%}")
     return out
 
 
-def _short(value: float) -> str:
+def _short(column: str, value: float) -> str:
+    if column.endswith("_s"):
+        return f"{value * 1e6:,.1f}us"
     return f"{value / 1e6:,.1f}M"
 
 

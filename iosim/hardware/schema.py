@@ -86,6 +86,10 @@ _FIELDS = (
     _may("measured.stream_launch", _D.SECONDS),
     _may("measured.graph_launch", _D.SECONDS),
     _may("measured.grid_sync", _D.SECONDS),
+    _may("measured.kernel_start", _D.SECONDS),
+    _may("measured.busy_power", _D.WATTS),
+    _may("measured.energy_per_flop", _D.JOULES),
+    _may("measured.energy_per_hbm_byte", _D.JOULES),
 )
 FIELDS: dict[str, FieldSpec] = {field.key: field for field in _FIELDS}
 GROUPS = frozenset(key.rsplit(".", n)[0] for key in FIELDS for n in range(1, key.count(".") + 1))

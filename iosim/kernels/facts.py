@@ -36,11 +36,13 @@ class KernelFacts:
 
     `grid_order`: block index, fastest first. `pad_*`: sizes are read rounded up to this. `row_lanes`: lanes that each
     compute a row's special functions. `column_band`: columns of S that a GEMM finishes before the next ones (0: all).
+    `kernel_class`: a name of `classes.CLASSES`, whose constants its run time takes (docs/time.md).
     `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md).
     """
 
     name: str
     title: str
+    kernel_class: str
     measured_as: tuple[str, ...]
     algorithm: str
     options: Mapping[str, str]

@@ -11,6 +11,7 @@ from typing import Any
 from iosim.errors import ProfileError, UsageError
 from iosim.hardware.check import Node, nearest
 from iosim.hardware.load import MAX_FILE_BYTES, read_tree
+from iosim.kernels.classes import CLASSES
 from iosim.kernels.facts import GRID_AXES, KV_WALKS, KernelFacts, SpillFact, TileFact
 
 _CARDS = Path(__file__).parent / "cards"
@@ -109,6 +110,7 @@ class _Reader:
         return KernelFacts(
             name=top["name"].text(),
             title=top["title"].text(),
+            kernel_class=self.word(top["kernel_class"], "kernel_class", tuple(CLASSES)),
             measured_as=tuple(item.text() for item in top["measured_as"].items()),
             algorithm=top["algorithm"].text(),
             options=self._options(top["algorithm"], top["options"]),

@@ -7,7 +7,7 @@ between. Kernels of one program run one after the other through the same L2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,10 @@ class Policies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLevels:
-    """What one kernel did: bytes its SMs read and wrote, the L2's counts, and how its blocks filled the slots."""
+    """What one kernel did: bytes its SMs read and wrote, the L2's counts, and how its blocks filled the slots.
+
+    `steps` [blocks]: tile accesses inside the loops of each block, in the order of launch.
+    """
 
     kernel: str
     sm_read_bytes: int
@@ -66,6 +69,7 @@ class KernelLevels:
     cache: CacheCounts
     blocks: int
     waves: Waves
+    steps: Ints = field(compare=False, repr=False)
 
 
 def simulate_kernels(
@@ -99,10 +103,22 @@ def simulate_kernels(
                 cache=_since(before, after),
                 blocks=len(run.phases),
                 waves=waves(run.steps, run.order, policies.slots),
+                steps=run.steps[run.order],
             )
         )
         before = after
     return out
+
+
+def launched_steps(
+    program: Program, binding: Mapping[str, int], policies: Policies, l2: CacheConfig
+) -> dict[str, Ints]:
+    """`KernelLevels.steps` by kernel, without running any access through the L2."""
+    found = {}
+    for kernel in program.kernels:
+        run = _KernelRun(program, kernel, binding, policies, l2)
+        found[kernel.name] = run.steps[run.order]
+    return found
 
 
 def _since(before: CacheCounts, after: CacheCounts) -> CacheCounts:

@@ -1,0 +1,78 @@
+"""The predicted times of a measured row, from its simulated levels; None where no constant is known."""
+
+from __future__ import annotations
+
+from iosim.audit.compare import DECODE_QUERIES
+from iosim.audit.measurements import MeasuredRow
+from iosim.audit.unfused import UnfusedBytes
+from iosim.errors import ProfileError
+from iosim.hardware import HardwareProfile
+from iosim.kernels import CLASSES, KernelFacts
+from iosim.levels import LevelTraffic
+from iosim.problem import TileShape
+from iosim.roofline import FusedWork, Machine, predict_both
+from iosim.roofline.lower_bound import compulsory_bytes
+from iosim.roofline.unfused import GEMMS, predict_gemm, streaming_time
+from iosim.roofline.work import fused_work
+
+Times = dict[str, float | None]
+
+
+def work_of(row: MeasuredRow, facts: KernelFacts, tile: TileShape, levels: LevelTraffic) -> FusedWork:
+    """What a measured fused kernel did, with the HBM bytes of the simulation and not those of the counter."""
+    return fused_work(
+        facts,
+        row.problem,
+        tile,
+        levels.kernels[0].steps,
+        residents=levels.policies.blocks_per_sm,
+        threads=row.threads_per_block,
+        hbm_read_bytes=levels.hbm_read_bytes,
+        hbm_write_bytes=levels.hbm_write_bytes,
+    )
+
+
+def fused_times(
+    row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: HardwareProfile, levels: LevelTraffic
+) -> Times:
+    """`profiled_time_s` (one launch) and `median_time_s` (repeated launches) of a fused kernel."""
+    work = work_of(row, facts, tile, levels)
+    try:
+        machine = Machine.of(profile, str(row.problem.dtype_k))
+        once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class])
+    except ProfileError:  # this GPU has no such unit, or nobody knows the class on it
+        return {}
+    return {"profiled_time_s": once.seconds, "median_time_s": repeated.seconds}
+
+
+def streaming_times(row: MeasuredRow, profile: HardwareProfile) -> Times:
+    """Of a decode kernel whose tile is not known: K and V once at the read bandwidth. Nothing for longer queries."""
+    if row.problem.seq_q >= DECODE_QUERIES:
+        return {}
+    try:
+        machine = Machine.of(profile, str(row.problem.dtype_k))
+    except ProfileError:
+        return {}
+    seconds = streaming_time(machine, *compulsory_bytes(row.problem)).seconds
+    return {"profiled_time_s": seconds, "median_time_s": seconds}
+
+
+def gemm_time(
+    row: MeasuredRow, facts: KernelFacts, profile: HardwareProfile, found: UnfusedBytes
+) -> float | None:
+    """One launch of a GEMM of unfused attention; the softmax depends on the library, so it has none."""
+    if row.kernel not in GEMMS:
+        return None
+    try:
+        machine = Machine.of(profile, str(row.problem.dtype_k))
+        predicted = predict_gemm(
+            row.kernel,
+            row.problem,
+            machine,
+            CLASSES[facts.kernel_class],
+            hbm_read_bytes=found.hbm_read_bytes,
+            hbm_write_bytes=found.hbm_write_bytes,
+        )
+    except ProfileError:
+        return None
+    return predicted.seconds if predicted else None

@@ -1,0 +1,168 @@
+"""The compute time of a fused kernel by unit: the mean SM, and what the busiest SM has beyond it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iosim.memory.sm_time import busiest_sm_cycles
+from iosim.roofline.machine import SCHEDULERS, Machine
+from iosim.roofline.terms import Term, inputs
+from iosim.roofline.work import FusedWork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """Every number of a prediction that is not counted: of the kernel's class, and of the GPU's measured rates."""
+
+    share: float
+    hidden_exp: float
+    mask_ops: float
+    read_bytes_per_s: float
+    write_bytes_per_s: float
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileCycles:
+    """Cycles of a whole SM that one tile takes, by unit; what runs behind another unit is not in it."""
+
+    tensor: float
+    shared: float
+    special: float
+
+    @property
+    def total(self) -> float:
+        """Their sum: the units take turns."""
+        return self.tensor + self.shared + self.special
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute:
+    """A kernel's work on one GPU with one set of constants. `without`: terms left out."""
+
+    work: FusedWork
+    machine: Machine
+    constants: Constants
+    without: frozenset[str] = frozenset()
+
+    def tile(self, residents: int) -> TileCycles:
+        """One tile when `residents` blocks share the SM.
+
+        Operands read by the warps: a scheduler hides one warp's reads behind its other warps' work. Exponentials: all
+        but the hidden part, or what exceeds the matmuls where they were overlapped.
+        """
+        w, m, c = self.work, self.machine, self.constants
+        tensor = w.tile_flops / (c.share * m.tensor_flops_per_clk_sm)
+        shared = w.operand_bytes / m.shared_bytes_per_clk_sm / self._warps(residents)
+        tensor, shared = self._kept("tensor", tensor), self._kept("shared memory", shared)
+        special = w.tile_scores / m.special_ops_per_clk_sm
+        if "in turn" in self.without:
+            special = max(0.0, special - tensor - shared)
+        else:
+            special *= 1 - c.hidden_exp
+        return TileCycles(tensor=tensor, shared=shared, special=self._kept("special functions", special))
+
+    def mean_cycles(self) -> float:
+        """Cycles of all blocks, divided over all SMs."""
+        w = self.work
+        per_block = self._edge() + w.masked_tiles * self._mask_tile()
+        return (w.blocks * per_block + w.tiles * self.tile(w.residents).total) / self.machine.sms
+
+    def busiest_cycles(self) -> float:
+        """Cycles of the SM that ends last."""
+        w = self.work
+        per_block = self._edge() + w.masked_tiles * self._mask_tile()
+        costs = per_block + w.steps * self.tile(w.residents).total
+        return busiest_sm_cycles(costs, self.machine.sms, w.residents, alone=self._lone_speed())
+
+    def terms(self, busiest: float) -> list[Term]:
+        """Seconds by unit at the highest clock; they add up to `busiest` cycles."""
+        w, m, c = self.work, self.machine, self.constants
+        tiles, blocks, clock = w.tiles / m.sms, w.blocks / m.sms, m.clock_hz
+        cycles, tail = self.tile(w.residents), busiest - self.mean_cycles()
+        return [
+            Term(
+                name="tensor",
+                seconds=tiles * cycles.tensor / clock,
+                formula="tiles an SM x flops a tile / (share of peak x FLOP/clk/SM) / clock",
+                inputs=inputs(
+                    ("tiles an SM", tiles, ""),
+                    ("flops a tile", w.tile_flops, "FLOP"),
+                    ("share of peak", c.share, ""),
+                    ("rate", m.tensor_flops_per_clk_sm, "FLOP/clk/SM"),
+                    ("clock", clock, "Hz"),
+                ),
+            ),
+            Term(
+                name="special functions",
+                seconds=tiles * cycles.special / clock,
+                formula="tiles an SM x scores a tile / (op/clk/SM) x (1 - hidden) / clock",
+                inputs=inputs(
+                    ("scores a tile", w.tile_scores, ""),
+                    ("rate", m.special_ops_per_clk_sm, "op/clk/SM"),
+                    ("hidden", c.hidden_exp, ""),
+                ),
+            ),
+            Term(
+                name="shared memory",
+                seconds=tiles * cycles.shared / clock,
+                formula="tiles an SM x operand bytes a tile / (B/clk/SM) / warps a scheduler / clock",
+                inputs=inputs(
+                    ("operand bytes a tile", w.operand_bytes, "B"),
+                    ("rate", m.shared_bytes_per_clk_sm, "B/clk/SM"),
+                    ("warps a scheduler", self._warps(w.residents), ""),
+                ),
+            ),
+            Term(
+                name="masking",
+                seconds=blocks * w.masked_tiles * self._mask_tile() / clock,
+                formula="blocks an SM x masked tiles x operations a score x scores a tile / FP32 lanes / clock",
+                inputs=inputs(
+                    ("blocks an SM", blocks, ""),
+                    ("masked tiles of a block", w.masked_tiles, ""),
+                    ("operations a score", c.mask_ops, ""),
+                    ("FP32 lanes", m.vector_lanes, ""),
+                ),
+            ),
+            Term(
+                name="edge",
+                seconds=blocks * self._edge() / clock,
+                formula="blocks an SM x (Q tile + O tile) / (HBM read bandwidth / SMs)",
+                inputs=inputs(
+                    ("Q and O tile", w.edge_bytes, "B"),
+                    ("HBM read", c.read_bytes_per_s, "B/s"),
+                    ("SMs", m.sms, ""),
+                ),
+            ),
+            Term(
+                name="waves and tail",
+                seconds=tail / clock,
+                formula="busiest SM - mean SM, blocks in launch order to the first free place",
+                inputs=inputs(
+                    ("blocks", w.blocks, ""),
+                    ("places", m.sms * w.residents, ""),
+                    ("speed of a lone block", self._lone_speed(), "of full"),
+                ),
+            ),
+        ]
+
+    def _kept(self, name: str, cycles: float) -> float:
+        return 0.0 if name in self.without else cycles
+
+    def _warps(self, residents: int) -> float:
+        return max(1.0, self.work.warps * residents / SCHEDULERS)
+
+    def _edge(self) -> float:
+        """Q in and O out of one block at its SM's share of the bandwidth; nothing overlaps it."""
+        m = self.machine
+        return self._kept("edge", self.work.edge_bytes * m.sms * m.clock_hz / self.constants.read_bytes_per_s)
+
+    def _mask_tile(self) -> float:
+        return self._kept(
+            "masking", self.constants.mask_ops * self.work.tile_scores / self.machine.vector_lanes
+        )
+
+    def _lone_speed(self) -> float:
+        """Of a block that has its SM to itself, as a share of what several reach together."""
+        total = self.tile(self.work.residents).total
+        return total / self.tile(1).total if total and "lone block" not in self.without else 1.0

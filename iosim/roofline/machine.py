@@ -1,0 +1,136 @@
+"""The rates of one GPU that time needs: peaks for the lower bound, measured rates for the prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from iosim.errors import ProfileError
+from iosim.hardware import HardwareProfile
+
+FMA_FLOPS = 2
+SCHEDULERS = 4
+"""Warp schedulers of an SM, each issuing for its own warps (CUDA C++ Programming Guide, compute capability 7 to 10)."""
+READ_SHARE = 0.967
+COPY_SHARE = 0.883
+"""Of the printed memory bandwidth, on an H200 (its profile: 4.64 and 4.24 of 4.8 TB/s). Taken for GPUs that nobody
+measured; on six other GPUs reads reach 0.92 to 0.97 and copies 0.86 to 0.90."""
+START_S = 5.5e-6
+"""Start of a kernel on an H200 (its profile); taken for GPUs that nobody measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    """What sets the clock of long runs: board limit, draw at the highest clock without matmuls, and energies."""
+
+    limit_w: float
+    busy_w: float
+    joule_per_flop: float
+    joule_per_hbm_byte: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One GPU computing in one dtype.
+
+    `tensor_flops_per_clk_sm`: of the units that run the dtype, dense. `vector_lanes`: FP32 lanes of an SM.
+    `hbm_peak_*` is printed; `hbm_read_*` and `hbm_write_*` are measured, or assumed where `assumed` says so.
+    """
+
+    name: str
+    architecture: str
+    sms: int
+    clock_hz: float
+    unit: str
+    tensor_flops_per_clk_sm: float
+    special_ops_per_clk_sm: float
+    vector_lanes: float
+    shared_bytes_per_clk_sm: float
+    l2_bytes: int
+    hbm_peak_bytes_per_s: float
+    hbm_read_bytes_per_s: float
+    hbm_write_bytes_per_s: float
+    start_s: float
+    power: Power | None
+    assumed: tuple[str, ...]
+
+    @classmethod
+    def of(cls, profile: HardwareProfile, dtype: str) -> Machine:
+        """The rates of a profile for a dtype. `ProfileError` where a peak is missing."""
+        unit = profile.compute_unit(dtype)
+        assumed: list[str] = []
+        read, write = _bandwidths(profile, assumed)
+        vector = profile.number("compute.vector.fp32") / (FMA_FLOPS * profile.sm_count * profile.clock_hz)
+        return cls(
+            name=profile.name,
+            architecture=profile.architecture,
+            sms=profile.sm_count,
+            clock_hz=profile.clock_hz,
+            unit=unit.name,
+            tensor_flops_per_clk_sm=_per_clock(unit.peak_flops_per_s / (profile.sm_count * unit.clock_hz)),
+            special_ops_per_clk_sm=profile.special_ops_per_clk_sm,
+            vector_lanes=_per_clock(vector),
+            shared_bytes_per_clk_sm=profile.sram_bandwidth_bytes_per_clk_sm,
+            l2_bytes=profile.l2_capacity_bytes,
+            hbm_peak_bytes_per_s=profile.hbm_bandwidth_bytes_per_s,
+            hbm_read_bytes_per_s=read,
+            hbm_write_bytes_per_s=write,
+            start_s=_start(profile, assumed),
+            power=_power(profile, assumed),
+            assumed=tuple(assumed),
+        )
+
+    @property
+    def tensor_flops_per_s(self) -> float:
+        """Dense peak at the highest clock: FLOP a clock and SM, times SMs, times clock."""
+        return self.tensor_flops_per_clk_sm * self.sms * self.clock_hz
+
+    @property
+    def special_ops_per_s(self) -> float:
+        """Special-function results at the highest clock."""
+        return self.special_ops_per_clk_sm * self.sms * self.clock_hz
+
+    @property
+    def vector_flops_per_s(self) -> float:
+        """FP32 peak at the highest clock."""
+        return FMA_FLOPS * self.vector_lanes * self.sms * self.clock_hz
+
+
+def _per_clock(value: float) -> float:
+    """A rate a clock is a whole number of units; the print is rounded (989.4 TFLOP/s is 4096 FLOP a clock)."""
+    whole = round(value)
+    return float(whole) if whole and abs(value / whole - 1) < 0.005 else value
+
+
+def _bandwidths(profile: HardwareProfile, assumed: list[str]) -> tuple[float, float]:
+    """Read and write bandwidth; a copy reads and writes half of its bytes each, so 2/copy = 1/read + 1/write."""
+    peak = profile.hbm_bandwidth_bytes_per_s
+    found = []
+    for key, share in (("hbm_read_bandwidth", READ_SHARE), ("hbm_copy_bandwidth", COPY_SHARE)):
+        if profile.has(f"measured.{key}"):
+            found.append(float(profile.number(f"measured.{key}")))
+        else:
+            found.append(share * peak)
+            assumed.append(f"{key.replace('_', ' ')}: {share} of the printed bandwidth, as on an H200")
+    read, copy = found
+    if 2 * read <= copy:
+        raise ProfileError(
+            f"{profile.name}: measured.hbm_copy_bandwidth: must be below twice the read bandwidth"
+        )
+    return read, 1 / (2 / copy - 1 / read)
+
+
+def _start(profile: HardwareProfile, assumed: list[str]) -> float:
+    if profile.has("measured.kernel_start"):
+        return float(profile.number("measured.kernel_start"))
+    assumed.append(f"kernel start: {START_S * 1e6:g} us, as on an H200")
+    return START_S
+
+
+def _power(profile: HardwareProfile, assumed: list[str]) -> Power | None:
+    keys = ("busy_power", "energy_per_flop", "energy_per_hbm_byte")
+    if all(profile.has(f"measured.{key}") for key in keys) and profile.has("compute.board_power"):
+        busy, flop, byte = (float(profile.number(f"measured.{key}")) for key in keys)
+        limit = float(profile.number("compute.board_power"))
+        return Power(limit_w=limit, busy_w=busy, joule_per_flop=flop, joule_per_hbm_byte=byte)
+    assumed.append("clock of long runs: the highest, the power of this GPU is not known")
+    return None

@@ -1,0 +1,107 @@
+"""What one fused forward kernel does, tile by tile: all that a prediction of its time needs to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iosim.errors import SimulationError
+from iosim.kernels import CLASSES, KernelFacts
+from iosim.onchip import on_chip
+from iosim.onchip.steps import tile_steps
+from iosim.problem import AttentionProblem, TileShape
+
+WARP_THREADS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusedWork:
+    """One launch of a fused forward kernel.
+
+    `steps` [blocks]: K/V tiles of each thread block in launch order. `tile_flops`: both matmuls of a tile, as the
+    instructions see it. `tile_scores`: of a tile. `masked_tiles`: tiles of a block that a mask or the end of the keys
+    crosses. `operand_bytes`: shared memory read by the warps of a block for a tile; 0 where the tensor cores read it
+    themselves. `edge_bytes`: Q tile in, O tile out. `residents`: blocks an SM has room for. HBM bytes are simulated.
+    """
+
+    steps: NDArray[np.int64]
+    tile_flops: int
+    tile_scores: int
+    masked_tiles: int
+    operand_bytes: int
+    edge_bytes: int
+    warps: int
+    residents: int
+    hbm_read_bytes: float
+    hbm_write_bytes: float
+
+    @property
+    def tiles(self) -> int:
+        """K/V tiles of all blocks."""
+        return int(self.steps.sum())
+
+    @property
+    def blocks(self) -> int:
+        """Thread blocks with work."""
+        return len(self.steps)
+
+
+def fused_work(
+    facts: KernelFacts,
+    problem: AttentionProblem,
+    tile: TileShape,
+    accesses: Any,
+    *,
+    residents: int,
+    threads: int | None = None,
+    hbm_read_bytes: float,
+    hbm_write_bytes: float,
+) -> FusedWork:
+    """The work of a kernel on a problem.
+
+    `accesses` [blocks]: tile accesses inside the key loop of each block, in launch order, from the simulated schedule.
+    Errors: `SimulationError` where they do not match the tiles that the mask leaves.
+    """
+    seen, padded = facts.packed(problem), facts.padded(problem)
+    by_warp = _operands(facts, padded, tile, threads)
+    q_bytes = tile.rows * seen.head_dim * seen.dtype_q.itemsize
+    return FusedWork(
+        steps=_steps(np.asarray(accesses, dtype=np.int64), tile_steps(seen, tile)),
+        tile_flops=2 * tile.rows * tile.cols * (padded.head_dim + padded.value_dim),
+        tile_scores=tile.rows * tile.cols,
+        masked_tiles=masked_tiles(seen, tile),
+        operand_bytes=by_warp,
+        edge_bytes=q_bytes + tile.rows * seen.value_dim * seen.dtype_o.itemsize,
+        warps=(threads or facts.threads_per_block) // WARP_THREADS,
+        residents=residents,
+        hbm_read_bytes=hbm_read_bytes,
+        hbm_write_bytes=hbm_write_bytes,
+    )
+
+
+def masked_tiles(problem: AttentionProblem, tile: TileShape) -> int:
+    """Tiles of a thread block whose scores are compared with a mask, one edge of it after the other.
+
+    The diagonal of a causal mask crosses ⌈Br/Bc⌉ key tiles of a row tile, the far edge of a window as many again;
+    keys that do not fill their last tile make one more.
+    """
+    edges = {"none": 0, "causal": 1, "window": 2, "prefix": 1}[problem.mask.kind]
+    return edges * -(-tile.rows // tile.cols) + (1 if problem.seq_k % tile.cols else 0)
+
+
+def _steps(accesses: NDArray[np.int64], tiles: int) -> NDArray[np.int64]:
+    """Accesses of a block to its tiles: each tile is the same number of loads (K and V, a bias ...)."""
+    total = int(accesses.sum())
+    if not tiles or total % tiles:
+        raise SimulationError(f"time: {total} accesses of the key loops do not divide into {tiles} tiles")
+    return np.asarray(accesses // (total // tiles))
+
+
+def _operands(facts: KernelFacts, padded: AttentionProblem, tile: TileShape, threads: int | None) -> int:
+    if not CLASSES[facts.kernel_class].operands_by_warp:
+        return 0
+    warps = (threads or facts.threads_per_block) // WARP_THREADS
+    return on_chip(padded, tile, "split-q", warps=warps).step.operand_read_bytes
