@@ -31,6 +31,8 @@ COMMANDS = {
     "bound": Entry("bound", "bound", "Check the N²d²/M bound: exponents, constants, crossovers, gaps."),
     "plot": Entry("plot", "plot", "Figures from a saved sweep."),
     "report": Entry("report", "report", "The whole study as one folder: HTML, Markdown, tables, figures."),
+    "curve": Entry("curve", "curve", "Traffic against every capacity of SRAM or L2, in one pass."),
+    "trace": Entry("trace", "trace", "The tile accesses of a run as Parquet or CSV."),
     "on-chip": Entry(
         "on_chip", "on_chip", "Shared memory and barriers of a thread block, by how warps divide."
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -40,6 +42,19 @@ def split(text: str) -> list[str]:
 def say(message: str) -> None:
     """Progress, on stderr."""
     print(f"iosim: {message}", file=sys.stderr, flush=True)
+
+
+def ticker(what: str, seconds: float = 2.0) -> Callable[[int, int], None]:
+    """A progress function that says on stderr how far long work is, every few seconds."""
+    last = time.monotonic()
+
+    def tick(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            last = time.monotonic()
+            say(f"{what}: {100 * done // max(1, total)} % of {total:,}")
+
+    return tick
 
 
 def wrote(paths: list[Path]) -> None:

@@ -76,6 +76,16 @@ class CurveStudy:
         ]
         return pd.DataFrame(rows)
 
+    def notable(self) -> list[tuple[int, int, str]]:
+        """Capacity, LRU bytes and what is there: no LRU, the ends of steps, the GPU's capacities; ascending."""
+        found = [(0, "no LRU")]
+        for curve in self.curves:
+            said = f"{curve.stream}: " if len(self.curves) > 1 else ""
+            found += [(s.capacity_bytes, f"{said}{'; '.join(s.texts())}") for s in find_steps(curve)]
+        rows = [(lru + self.inside_bytes, lru, text) for lru, text in found]
+        rows += [(c.capacity_bytes, c.lru_bytes, f"{self.profile}: {c.name}") for c in self.capacities]
+        return sorted(rows, key=lambda row: row[:2])
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         run = self.run
@@ -120,9 +130,14 @@ def _points(steps: Ints, extra: Sequence[int]) -> Ints:
     return np.union1d(np.union1d([0], np.array(extra, dtype=np.int64)), steps).astype(np.int64)
 
 
-def sram_study(run: Run, profile: HardwareProfile, stage: Stage | None = None) -> CurveStudy:
-    """An LRU on chip beside the program's tile: for all blocks in turn, and for each block alone."""
-    block = profile.sram_per_block_bytes
+def sram_study(
+    run: Run, profile: HardwareProfile, stage: Stage | None = None, *, sram_bytes: int | None = None
+) -> CurveStudy:
+    """An LRU on chip beside the program's tile: for all blocks in turn, and for each block alone.
+
+    `sram_bytes`: M of a thread block, by default the profile's.
+    """
+    block = profile.sram_per_block_bytes if sram_bytes is None else sram_bytes
     return CurveStudy(
         level="sram",
         run=run,
