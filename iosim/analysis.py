@@ -77,7 +77,7 @@ def analyze(
     )
     tally = count(program, bind(problem, placed.bound))
     padded = None if pad_head_dim is None else problem.padded(pad_head_dim)
-    work = _work(useful_flops(problem, chosen, resolved, placed.shown), tally)
+    work = work_of(useful_flops(problem, chosen, resolved, placed.shown), tally)
     if padded is not None:
         flops = int(count(program, bind(padded, placed.bound)).tensor_flops)
         work = replace(work, padded_executed_flops=flops)
@@ -88,8 +88,8 @@ def analyze(
         tiles=placed.shown,
         profile=gpu.name,
         profile_sha256=gpu.sha256,
-        traffic=_traffic(tally),
-        traffic_by_tensor=_by_tensor(tally),
+        traffic=traffic_of(tally),
+        traffic_by_tensor=traffic_by_tensor(tally),
         work=work,
         sram=_sram(placed, chip),
         theory=theory,
@@ -116,13 +116,15 @@ def _split_table(
     return split_table(problem, algorithm, options, tiles, gpu.sm_count) if "splits" in options else []
 
 
-def _traffic(tally: Tally) -> Traffic:
+def traffic_of(tally: Tally) -> Traffic:
+    """All reads and all writes."""
     return Traffic(
         sm_read_bytes=int(sum(tally.read_bytes.values())), sm_write_bytes=int(sum(tally.write_bytes.values()))
     )
 
 
-def _by_tensor(tally: Tally) -> tuple[TensorTraffic, ...]:
+def traffic_by_tensor(tally: Tally) -> tuple[TensorTraffic, ...]:
+    """Reads and writes of each tensor, in the order of every table."""
     ordered = in_order({*tally.read_bytes, *tally.write_bytes})
     return tuple(
         TensorTraffic(
@@ -135,7 +137,8 @@ def _by_tensor(tally: Tally) -> tuple[TensorTraffic, ...]:
     )
 
 
-def _work(useful: int, tally: Tally) -> WorkCount:
+def work_of(useful: int, tally: Tally) -> WorkCount:
+    """Counted operations beside the useful ones."""
     return WorkCount(
         useful_flops=useful,
         executed_flops=int(tally.tensor_flops),

@@ -40,12 +40,17 @@ ROOMS = (
     "levels",  # the bytes at every level of one run
     "curves",  # bytes against every capacity
     "trace_file",  # the tile accesses of a run, in a file
+    "lengths",  # of the sequences of a batch
+    "ragged",  # a batch of them
     "proving",  # does a program compute attention
     "grid",  # the axes of a sweep
     "sweep",  # many runs
     "sweep_file",  # kept on disk, resumable
     "scaling",  # fitted exponents
     "audit",  # predicted against measured
+    "gap",  # a name for every byte
+    "published",  # the papers' numbers against the model
+    "claims",  # sentences against the numbers
     "plots",  # records -> figures
     "report",  # records and figures -> a folder
     "cli",  # parse, call, show

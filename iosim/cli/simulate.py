@@ -21,6 +21,7 @@ from iosim.cli.options import (
     with_options,
 )
 from iosim.cli.output import print_json, quiet_stdout, warn
+from iosim.cli.ragged import SeqLens, lengths_of, padded_problem
 from iosim.cli.variants import VariantOptions
 from iosim.errors import UsageError
 
@@ -69,6 +70,7 @@ def simulate(
     variants: VariantOptions,
     hardware: HardwareOptions,
     levels: LevelOptions,
+    seq_lens: SeqLens = None,
     pad_head_dim: PadHeadDim = None,
     on_chip: OnChipFlag = False,
     warps: Warps = 4,
@@ -78,7 +80,10 @@ def simulate(
 
     Several algorithms are shown side by side. Your own program (./mine.py:program) is checked first.
     """
-    asked = problem.problem()
+    lengths = lengths_of(seq_lens, problem)
+    if lengths and (levels.wanted or on_chip or pad_head_dim is not None):
+        raise UsageError("--seq-lens: goes without --levels, --kernel, --on-chip and --pad-head-dim")
+    asked = padded_problem(problem, lengths) if lengths else problem.problem()
     with quiet_stdout():
         chosen = split_algorithms(algorithm)
         options = variants.options_for(chosen)
@@ -90,7 +95,15 @@ def simulate(
         ]
         records = [
             record_of(
-                asked, item, own, tiling, hardware, remarks=problem.remarks(), pad=_multiple(pad_head_dim)
+                asked,
+                item,
+                own,
+                tiling,
+                hardware,
+                remarks=problem.remarks(),
+                pad=_multiple(pad_head_dim),
+                lengths=lengths,
+                fixed_queries=problem.seq_q is not None,
             )
             for item, own in zip(chosen, options, strict=True)
         ]
@@ -130,14 +143,30 @@ def record_of(
     hardware: HardwareOptions,
     remarks: Sequence[str] = (),
     pad: int | None = None,
+    lengths: Sequence[int] = (),
+    fixed_queries: bool = False,
 ) -> RunRecord:
     """The record of one algorithm, with `remarks` and warnings about the command line's own options added."""
     from iosim.analysis import analyze
+    from iosim.ragged import analyze_ragged
 
     said = list(remarks)
     sram_bytes = hardware.sram_bytes(problem, said)
 
     def run(overrides: Sequence[str]) -> RunRecord:
+        if lengths:
+            return analyze_ragged(
+                problem,
+                lengths,
+                algorithm,
+                tiles=tiling.tiles,
+                profile=profile_of(hardware.hw, list(overrides)),
+                options=options,
+                footprint_model=tiling.footprint,
+                granularity=tiling.step(),
+                sram_bytes=sram_bytes,
+                fixed_queries=fixed_queries,
+            )
         return analyze(
             problem,
             algorithm,

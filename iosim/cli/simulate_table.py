@@ -74,6 +74,7 @@ def _rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
         row("splits of the keys", _splits),
         row("pass", _pass),
         row("block mask", _blocks),
+        row("padding would add", _padding),
         row("fits in M", lambda r: "yes" if r.sram.fits else "no"),
         row("softmax", _softmax),
     ]
@@ -146,6 +147,14 @@ def _launch(record: RunRecord) -> str:
 def _splits(record: RunRecord) -> str:
     note = record.notes.get("splits")
     return NONE if note is None else f"{note['chosen']} (least bytes a busy SM: {note['best']})"
+
+
+def _padding(record: RunRecord) -> str:
+    note = record.notes.get("ragged")
+    if note is None:
+        return NONE
+    more = note["padding_bytes"] / record.traffic.total_bytes
+    return f"{_bytes(note['padding_bytes'])}, {more:.0%} more ({note['sequences']} sequences)"
 
 
 def _pass(record: RunRecord) -> str:

@@ -1,0 +1,192 @@
+"""A batch of sequences of different lengths: a column of problems of one program, counted exactly and added up.
+
+One tile serves all sequences, as one launch has one tile. Beside it stands the padded alternative: every sequence as
+long as the longest, with the same tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from iosim.algorithms.registry import Algorithm
+from iosim.analysis import DEFAULT_GRANULARITY, analyze, theory_beside, traffic_by_tensor, traffic_of, work_of
+from iosim.errors import UsageError
+from iosim.hardware import HardwareProfile
+from iosim.interpret.binding import bind
+from iosim.interpret.count import Tally, count
+from iosim.interpret.launch import busy_share, thread_blocks
+from iosim.placement import untiled
+from iosim.problem import AttentionProblem, TileShape
+from iosim.program.evaluate import Number
+from iosim.program.ir import Program
+from iosim.results import BoundValue, RunRecord, Theory
+from iosim.work import useful_flops
+
+TRIED = 64
+"""Most lengths whose best tile is tried for the whole batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The distinct lengths as problems of one sequence each, and how often each occurs."""
+
+    problems: list[AttentionProblem]
+    copies: npt.NDArray[np.int64]
+
+    def added(self, values: Number) -> int:
+        """A number a problem, added over the whole batch."""
+        column = np.broadcast_to(np.asarray(values), self.copies.shape)
+        return sum(int(v) * int(n) for v, n in zip(column, self.copies, strict=True))
+
+    def tally(self, program: Program, tiles: TileShape) -> Tally:
+        """The count of the program over the batch."""
+        one = count(program, self.binding(tiles))
+        return Tally(
+            read_bytes={t: self.added(v) for t, v in one.read_bytes.items()},
+            write_bytes={t: self.added(v) for t, v in one.write_bytes.items()},
+            tensor_flops=self.added(one.tensor_flops),
+            vector_flops=self.added(one.vector_flops),
+            special_ops=self.added(one.special_ops),
+        )
+
+    def binding(self, tiles: TileShape) -> dict[str, Number]:
+        """Letters with the lengths as columns."""
+        queries, keys = (np.array([getattr(p, s) for p in self.problems]) for s in ("seq_q", "seq_k"))
+        return {**bind(self.problems[0], tiles), "N": queries, "Nk": keys}
+
+
+def analyze_ragged(
+    padded: AttentionProblem,
+    lengths: Sequence[int],
+    algorithm: Algorithm,
+    *,
+    tiles: str | TileShape,
+    profile: HardwareProfile,
+    options: Mapping[str, str],
+    footprint_model: str = "paper",
+    granularity: int = DEFAULT_GRANULARITY,
+    sram_bytes: int | None = None,
+    fixed_queries: bool = False,
+) -> RunRecord:
+    """The record of a ragged batch; `padded` is its padded alternative (batch = sequences, seq_k = the longest).
+
+    Keys are as long as `lengths` say; so are queries, unless all sequences have the same number of them, that of
+    `padded` (`fixed_queries`: a decode step). `ragged` among the notes compares with `padded`.
+    Errors: as `analyze`, and `UsageError` for splits=best.
+    """
+    if options.get("splits") == "best":
+        raise UsageError("splits: best is chosen for one length; give a ragged batch a number of splits")
+    batch = _distinct(padded, lengths, fixed_queries=fixed_queries)
+    resolved = algorithm.resolve(options)
+    program = algorithm.program(padded.mask.kind, resolved)
+
+    def run(problem: AttentionProblem, tile: str | TileShape) -> RunRecord:
+        return analyze(
+            problem,
+            algorithm,
+            tiles=tile,
+            profile=profile,
+            options=options,
+            footprint_model=footprint_model,
+            granularity=granularity,
+            sram_bytes=sram_bytes,
+        )
+
+    tile: str | TileShape = tiles
+    if tiles == "best" and algorithm.tiled:
+        step = max(1, len(batch.problems) // TRIED)
+        shapes = {run(p, "best").tiles for p in [*batch.problems[::step], batch.problems[-1]]}
+        fitting = [s for s in shapes if s is not None]
+        tile = min(fitting, key=lambda s: (batch.tally(program, s).total_bytes, s.rows, s.cols))
+    whole = run(padded, tile)
+    bound = whole.tiles or untiled(resolved, padded.seq_k)
+    tally = batch.tally(program, bound)
+    useful = batch.added(
+        np.array([useful_flops(p, algorithm, resolved, whole.tiles) for p in batch.problems])
+    )
+    theories = [
+        theory_beside(
+            algorithm,
+            program,
+            p,
+            resolved,
+            whole.tiles,
+            sram_bytes=whole.sram.capacity_bytes,
+            fits=whole.sram.fits,
+        )
+        for p in batch.problems
+    ]
+    return replace(
+        whole,
+        traffic=traffic_of(tally),
+        traffic_by_tensor=traffic_by_tensor(tally),
+        work=work_of(useful, tally),
+        theory=_added(batch, theories),
+        notes={
+            **{name: note for name, note in whole.notes.items() if name in ("softmax", "pass")},
+            "launch": _launch(batch, program, bound, profile.sm_count),
+            "ragged": _comparison(lengths, tally, whole),
+        },
+    )
+
+
+def _distinct(padded: AttentionProblem, lengths: Sequence[int], *, fixed_queries: bool) -> _Batch:
+    sizes, copies = np.unique(np.asarray(lengths, dtype=np.int64), return_counts=True)
+    problems = [
+        replace(padded, batch=1, seq_k=n, seq_q=padded.seq_q if fixed_queries else n) for n in map(int, sizes)
+    ]
+    return _Batch(problems, copies)
+
+
+def _added(batch: _Batch, theories: Sequence[Theory]) -> Theory:
+    """Sequences share nothing, so what holds for each adds up; a bound that one of them lacks is lost for all."""
+
+    def total(values: Sequence[int | None]) -> int | None:
+        return None if None in values else batch.added(np.array(values))
+
+    bounds = []
+    for column in zip(*(t.bounds for t in theories), strict=True):
+        lacking = next((b for b in column if not b.valid), column[0])
+        bounds.append(
+            BoundValue(
+                name=lacking.name,
+                bytes=total([b.bytes for b in column]),
+                valid=all(b.valid for b in column),
+                reason=lacking.reason,
+                source=lacking.source,
+            )
+        )
+    return Theory(
+        closed_form_bytes=total([t.closed_form_bytes for t in theories]),
+        compulsory_bytes=batch.added(np.array([t.compulsory_bytes for t in theories])),
+        lower_bound_bytes=batch.added(np.array([t.lower_bound_bytes for t in theories])),
+        bounds=tuple(bounds),
+    )
+
+
+def _launch(batch: _Batch, program: Program, tiles: TileShape, sm_count: int) -> dict[str, Any]:
+    blocks = {name: batch.added(n) for name, n in thread_blocks(program, batch.binding(tiles)).items()}
+    share = busy_share(next(iter(blocks.values())), sm_count)
+    return {"thread_blocks": blocks, "sm_count": sm_count, "sm_share": share}
+
+
+def _comparison(lengths: Sequence[int], tally: Tally, padded: RunRecord) -> dict[str, Any]:
+    """What padding would add."""
+    mine, theirs = int(tally.total_bytes), padded.traffic.total_bytes
+    flops, padded_flops = int(tally.tensor_flops), padded.work.executed_flops
+    return {
+        "sequences": len(lengths),
+        "shortest": min(lengths),
+        "longest": max(lengths),
+        "tokens": sum(lengths),
+        "padded_tokens": len(lengths) * max(lengths),
+        "padded_bytes": theirs,
+        "padding_bytes": theirs - mine,
+        "padded_executed_flops": padded_flops,
+        "padding_executed_flops": padded_flops - flops,
+    }
