@@ -30,10 +30,10 @@ class KernelClass:
     """Constants of one way to write a kernel.
 
     `tensor_share`: rate inside the matmuls as a share of the tensor peak, by architecture. `hidden_exp`: part of the
-    exponentials that runs behind a matmul (0: in turn, 1: perfect overlap). `mask_ops`: FP32 lane operations a score
+    exponentials that runs behind a matmul (0: in turn, 1: perfect overlap). `mask_ops`: instructions a score
     of a tile that the mask or the end of the keys crosses. `operands_by_warp`: every warp loads K and V from shared
     memory into its registers; otherwise the tensor cores read shared memory themselves. `backward_share`,
-    `backward_ops`: tensor share (its shared-memory time included) and FP32 lane operations a score of the backward.
+    `backward_ops`: tensor share (its shared-memory time included) and instructions a score of the backward.
     `stream_share`: of the memory bandwidth, by a streaming GEMM. `vector_share`: of the FP32 peak, by a GEMM without
     tensor cores.
     """
@@ -49,12 +49,14 @@ class KernelClass:
     stream_share: Constant | None = None
     vector_share: Constant | None = None
 
-    def share_on(self, architecture: str) -> Constant:
+    def share_on(self, architecture: str, *, backward: bool = False) -> Constant:
         """The tensor share on an architecture; `ProfileError` where none is known."""
-        found = self.tensor_share.get(architecture)
+        shares = self.backward_share if backward else self.tensor_share
+        found = shares.get(architecture)
         if found is None:
+            what = "the backward" if backward else "constants"
             raise ProfileError(
-                f"kernel class {self.name}: no constants for {architecture}; known: {', '.join(self.tensor_share)}"
+                f"kernel class {self.name}: {what} not known on {architecture}; known: {', '.join(shares) or 'none'}"
             )
         return found
 
@@ -63,9 +65,7 @@ def _nominal(what: str) -> Constant:
     return Constant(value=1.0, spread=0.03, unit="of peak", source=f"nominal rate; {what}")
 
 
-_MASK = Constant(
-    value=9, spread=2, unit="FP32 operations a score", source=f"{_H200}; both fused classes alike"
-)
+_MASK = Constant(value=9, spread=2, unit="instructions a score", source=f"{_H200}; both fused classes alike")
 _IN_TURN = Constant(
     value=0,
     spread=0.1,
@@ -104,7 +104,7 @@ MMA_SYNC = KernelClass(
             ),
         }
     ),
-    backward_ops=Constant(value=7.3, spread=1, unit="FP32 operations a score", source=_FLASH2_BACKWARD),
+    backward_ops=Constant(value=7.3, spread=1, unit="instructions a score", source=_FLASH2_BACKWARD),
 )
 WGMMA = KernelClass(
     name="wgmma",

@@ -48,6 +48,7 @@ class KernelFacts:
     options: Mapping[str, str]
     sources: Mapping[str, str]
     tiles: tuple[TileFact, ...]
+    backward_tiles: tuple[TileFact, ...]
     grid_order: tuple[str, ...]
     kv_walk: str
     persistent: bool
@@ -64,10 +65,11 @@ class KernelFacts:
 
     def tile(self, head_dim: int) -> TileShape | None:
         """The tile for a head dimension; None beyond what the kernel is built for."""
-        for fact in sorted(self.tiles, key=lambda t: t.head_dim_max):
-            if head_dim <= fact.head_dim_max:
-                return TileShape(rows=fact.rows, cols=fact.cols)
-        return None
+        return _up_to(self.tiles, head_dim)
+
+    def backward_tile(self, head_dim: int) -> TileShape | None:
+        """The tile of the backward kernel; None where there is none or the card does not know it."""
+        return _up_to(self.backward_tiles, head_dim)
 
     def spill(self, head_dim: int, tile: TileShape) -> SpillFact | None:
         """What this build of the kernel spills at a head dimension and tile, where it was measured."""
@@ -94,3 +96,10 @@ class KernelFacts:
             value_dim=up(seen.value_dim, self.pad_head_dim),
             scale=seen.softmax_scale,
         )
+
+
+def _up_to(facts: tuple[TileFact, ...], head_dim: int) -> TileShape | None:
+    for fact in sorted(facts, key=lambda t: t.head_dim_max):
+        if head_dim <= fact.head_dim_max:
+            return TileShape(rows=fact.rows, cols=fact.cols)
+    return None

@@ -116,6 +116,7 @@ class _Reader:
             options=self._options(top["algorithm"], top["options"]),
             sources={name: node.text() for name, node in top["sources"].entries().items()},
             tiles=tiles,
+            backward_tiles=self.rows(top["backward_tiles"], "backward_tiles", TileFact),
             grid_order=order,
             kv_walk=self.word(top["kv_walk"], "kv_walk", KV_WALKS),
             persistent=self.flag(top["persistent"], "persistent"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from iosim.memory.sm_time import busiest_sm_cycles
-from iosim.roofline.machine import SCHEDULERS, Machine
+from iosim.roofline.machine import ISSUE_LANES, SCHEDULERS, Machine
 from iosim.roofline.terms import Term, inputs
 from iosim.roofline.work import FusedWork
 
@@ -17,6 +17,7 @@ class Constants:
     share: float
     hidden_exp: float
     mask_ops: float
+    score_ops: float
     read_bytes_per_s: float
     write_bytes_per_s: float
     start_s: float
@@ -29,11 +30,12 @@ class TileCycles:
     tensor: float
     shared: float
     special: float
+    vector: float
 
     @property
     def total(self) -> float:
         """Their sum: the units take turns."""
-        return self.tensor + self.shared + self.special
+        return self.tensor + self.shared + self.special + self.vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,10 @@ class Compute:
             special = max(0.0, special - tensor - shared)
         else:
             special *= 1 - c.hidden_exp
-        return TileCycles(tensor=tensor, shared=shared, special=self._kept("special functions", special))
+        vector = self._kept("vector", c.score_ops * w.tile_scores / ISSUE_LANES)
+        return TileCycles(
+            tensor=tensor, shared=shared, special=self._kept("special functions", special), vector=vector
+        )
 
     def mean_cycles(self) -> float:
         """Cycles of all blocks, divided over all SMs."""
@@ -114,14 +119,22 @@ class Compute:
                 ),
             ),
             Term(
+                name="vector",
+                seconds=tiles * cycles.vector / clock,
+                formula="tiles an SM x instructions a score x scores a tile / issue rate / clock",
+                inputs=inputs(
+                    ("instructions a score", c.score_ops, ""), ("issue", ISSUE_LANES, "instructions/clk/SM")
+                ),
+            ),
+            Term(
                 name="masking",
                 seconds=blocks * w.masked_tiles * self._mask_tile() / clock,
-                formula="blocks an SM x masked tiles x operations a score x scores a tile / FP32 lanes / clock",
+                formula="blocks an SM x masked tiles x instructions a score x scores a tile / issue rate / clock",
                 inputs=inputs(
                     ("blocks an SM", blocks, ""),
                     ("masked tiles of a block", w.masked_tiles, ""),
-                    ("operations a score", c.mask_ops, ""),
-                    ("FP32 lanes", m.vector_lanes, ""),
+                    ("instructions a score", c.mask_ops, ""),
+                    ("issue", ISSUE_LANES, "instructions/clk/SM"),
                 ),
             ),
             Term(
@@ -158,9 +171,7 @@ class Compute:
         return self._kept("edge", self.work.edge_bytes * m.sms * m.clock_hz / self.constants.read_bytes_per_s)
 
     def _mask_tile(self) -> float:
-        return self._kept(
-            "masking", self.constants.mask_ops * self.work.tile_scores / self.machine.vector_lanes
-        )
+        return self._kept("masking", self.constants.mask_ops * self.work.tile_scores / ISSUE_LANES)
 
     def _lone_speed(self) -> float:
         """Of a block that has its SM to itself, as a share of what several reach together."""

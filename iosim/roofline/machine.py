@@ -10,6 +10,9 @@ from iosim.hardware import HardwareProfile
 FMA_FLOPS = 2
 SCHEDULERS = 4
 """Warp schedulers of an SM, each issuing for its own warps (CUDA C++ Programming Guide, compute capability 7 to 10)."""
+WARP_LANES = 32
+ISSUE_LANES = SCHEDULERS * WARP_LANES
+"""Lane instructions an SM issues in a clock, FP32 and integer together: a warp instruction a scheduler."""
 READ_SHARE = 0.967
 COPY_SHARE = 0.883
 """Of the printed memory bandwidth, on an H200 (its profile: 4.64 and 4.24 of 4.8 TB/s). Taken for GPUs that nobody
@@ -96,8 +99,8 @@ class Machine:
 
 
 def _per_clock(value: float) -> float:
-    """A rate a clock is a whole number of units; the print is rounded (989.4 TFLOP/s is 4096 FLOP a clock)."""
-    whole = round(value)
+    """A rate a clock comes in whole warps of units; the print is rounded (989.4 TFLOP/s is 4096 FLOP a clock)."""
+    whole = round(value / WARP_LANES) * WARP_LANES
     return float(whole) if whole and abs(value / whole - 1) < 0.005 else value
 
 

@@ -27,6 +27,7 @@ TERMS = (
     "tensor",
     "special functions",
     "shared memory",
+    "vector",
     "edge",
     "masking",
     "waves and tail",
@@ -42,7 +43,7 @@ START_SPREAD_S = 0.7e-6
 BANDWIDTH_SPREAD = 0.02
 RESIDUAL = 0.025
 """Scatter of measured over predicted times that no constant explains: rows of an H200 (docs/time.md)."""
-RESIDUAL_ELSEWHERE = 0.08
+RESIDUAL_ELSEWHERE = 0.05
 """The same on a GPU whose rates are assumed."""
 SIGMAS = 2.0
 """The range is this many standard deviations to both sides."""
@@ -124,11 +125,15 @@ class _Model:
         self, work: FusedWork, machine: Machine, kernel: KernelClass, without: frozenset[str]
     ) -> None:
         self.work, self.machine, self.without = work, machine, without
-        share, hidden, mask = kernel.share_on(machine.architecture), kernel.hidden_exp, kernel.mask_ops
+        share, ops = kernel.share_on(machine.architecture, backward=work.backward), None
+        hidden, mask = kernel.hidden_exp, kernel.mask_ops
+        if work.backward:
+            ops = kernel.backward_ops
         self.best = Constants(
             share=share.value,
             hidden_exp=hidden.value if hidden else 0.0,
             mask_ops=mask.value if mask else 0.0,
+            score_ops=ops.value if ops else 0.0,
             read_bytes_per_s=machine.hbm_read_bytes_per_s,
             write_bytes_per_s=machine.hbm_write_bytes_per_s,
             start_s=machine.start_s,
@@ -137,6 +142,7 @@ class _Model:
             "share": share.spread,
             "hidden_exp": hidden.spread if hidden else 0.0,
             "mask_ops": mask.spread if mask else 0.0,
+            "score_ops": ops.spread if ops else 0.0,
             "read_bytes_per_s": BANDWIDTH_SPREAD * machine.hbm_read_bytes_per_s,
             "start_s": START_SPREAD_S,
         }
@@ -186,11 +192,26 @@ class _Model:
         terms = [replace(t, hidden=not behind) for t in terms]
         start = Term(
             name="start",
-            seconds=0.0 if "start" in self.without else c.start_s,
-            formula="launch, cold instruction cache, first fetch",
-            inputs=inputs(("start", c.start_s, "s")),
+            seconds=0.0 if "start" in self.without else self.work.launches * c.start_s,
+            formula="launches x (launch, cold instruction cache, first fetch)",
+            inputs=inputs(("launches", self.work.launches, ""), ("start", c.start_s, "s")),
         )
-        return [*terms, replace(hbm, hidden=behind), start], self.machine.clock_hz / stretch
+        shown = [t for t in terms if t.name != "vector" or t.seconds]
+        return [*shown, replace(hbm, hidden=behind), *self._side(c), start], self.machine.clock_hz / stretch
+
+    def _side(self, c: Constants) -> list[Term]:
+        """Small kernels that stream before and after; half of their bytes are read."""
+        if not self.work.side_bytes:
+            return []
+        half = self.work.side_bytes / 2
+        return [
+            Term(
+                name="side kernels",
+                seconds=half / c.read_bytes_per_s + half / c.write_bytes_per_s,
+                formula="bytes of the row sums and of dQ / copy bandwidth",
+                inputs=inputs(("bytes", self.work.side_bytes, "B")),
+            )
+        ]
 
     def _hbm(self, c: Constants) -> Term:
         w = self.work

@@ -1,4 +1,4 @@
-"""What one fused forward kernel does, tile by tile: all that a prediction of its time needs to know."""
+"""What one fused kernel does, tile by tile: all that a prediction of its time needs to know."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ WARP_THREADS = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusedWork:
-    """One launch of a fused forward kernel.
+    """One launch of a fused kernel.
 
     `steps` [blocks]: K/V tiles of each thread block in launch order. `tile_flops`: both matmuls of a tile, as the
     instructions see it. `tile_scores`: of a tile. `masked_tiles`: tiles of a block that a mask or the end of the keys
     crosses. `operand_bytes`: shared memory read by the warps of a block for a tile; 0 where the tensor cores read it
     themselves. `edge_bytes`: Q tile in, O tile out. `residents`: blocks an SM has room for. HBM bytes are simulated.
+    `side_bytes`: streamed by small kernels before and after it, `launches` with them.
     """
 
     steps: NDArray[np.int64]
@@ -37,6 +38,9 @@ class FusedWork:
     residents: int
     hbm_read_bytes: float
     hbm_write_bytes: float
+    backward: bool = False
+    side_bytes: float = 0.0
+    launches: int = 1
 
     @property
     def tiles(self) -> int:
