@@ -48,6 +48,7 @@ ROOMS = (
     "sweep_file",  # kept on disk, resumable
     "scaling",  # fitted exponents
     "audit",  # predicted against measured
+    "timing",  # how long a kernel takes
     "gap",  # a name for every byte
     "published",  # the papers' numbers against the model
     "claims",  # sentences against the numbers

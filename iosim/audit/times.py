@@ -12,7 +12,7 @@ from iosim.levels import LevelTraffic
 from iosim.problem import TileShape
 from iosim.roofline import FusedWork, Machine, predict_both
 from iosim.roofline.lower_bound import compulsory_bytes
-from iosim.roofline.unfused import GEMMS, predict_gemm, streaming_time
+from iosim.roofline.unfused import GEMMS, aligned, predict_gemm, streaming_time
 from iosim.roofline.work import fused_work
 
 Times = dict[str, float | None]
@@ -60,8 +60,11 @@ def streaming_times(row: MeasuredRow, profile: HardwareProfile) -> Times:
 def gemm_time(
     row: MeasuredRow, facts: KernelFacts, profile: HardwareProfile, found: UnfusedBytes
 ) -> float | None:
-    """One launch of a GEMM of unfused attention; the softmax depends on the library, so it has none."""
-    if row.kernel not in GEMMS:
+    """One launch of a GEMM of unfused attention.
+
+    None for the softmax, which depends on the library, and for rows that the library gives to another GEMM.
+    """
+    if row.kernel not in GEMMS or not aligned(row.problem):
         return None
     try:
         machine = Machine.of(profile, str(row.problem.dtype_k))
@@ -75,4 +78,4 @@ def gemm_time(
         )
     except ProfileError:
         return None
-    return predicted.seconds if predicted else None
+    return predicted.seconds

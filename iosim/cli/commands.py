@@ -41,6 +41,8 @@ COMMANDS = {
         "kv_cache", "kv_cache", "Bytes of a cached token: MHA, GQA, MQA, MLA; what a step reads."
     ),
     "audit": Entry("audit", "audit", "Measured kernels against the model, row by row, worst first."),
+    "explain": Entry("explain", "explain", "Where a kernel's time goes, term by term; its lower bound apart."),
+    "roofline": Entry("roofline", "roofline", "The hierarchical roofline of a GPU, predicted and measured."),
     "hw": Entry("hw", "hw_app", "Hardware profiles: list, show, check, diff."),
     "models": Entry("models", "models_app", "Attention shapes of published models, for --model."),
     "algorithms": Entry("algorithms", "algorithms_app", "The algorithms, their sources and options."),

@@ -140,9 +140,9 @@ class Compute:
             Term(
                 name="edge",
                 seconds=blocks * self._edge() / clock,
-                formula="blocks an SM x (Q tile + O tile) / (HBM read bandwidth / SMs)",
+                formula="blocks an SM x bytes before and after the tiles / (HBM read bandwidth / SMs)",
                 inputs=inputs(
-                    ("Q and O tile", w.edge_bytes, "B"),
+                    ("first loads and last stores of a block", w.edge_bytes, "B"),
                     ("HBM read", c.read_bytes_per_s, "B/s"),
                     ("SMs", m.sms, ""),
                 ),

@@ -42,14 +42,11 @@ def predict_gemm(
     *,
     hbm_read_bytes: float,
     hbm_write_bytes: float,
-) -> Prediction | None:
-    """One launch of a GEMM; None where the library takes a kernel that is not modelled (see `aligned`).
+) -> Prediction:
+    """One launch of a GEMM: matmul and memory overlap, so the longer of the two, and a start.
 
-    Matmul and memory overlap: the longer of the two, and a start. Errors: `ProfileError` for an architecture on which
-    the class is not known.
+    Holds where rows are `aligned`. Errors: `ProfileError` for an architecture on which the class is not known.
     """
-    if not aligned(problem):
-        return None
     stream = constants.stream_share
     share = constants.share_on(machine.architecture)
     if machine.unit == "vector" and constants.vector_share is not None:

@@ -1,0 +1,271 @@
+"""How long a production kernel takes on a GPU: its levels simulated, a lower bound, and apart from it a prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from iosim.algorithms.registry import find_algorithm
+from iosim.audit.unfused import UnfusedBytes, unfused_bytes
+from iosim.errors import IosimError, ProfileError, UsageError
+from iosim.hardware import HardwareProfile
+from iosim.kernels import CLASSES, KernelFacts
+from iosim.levels import LevelTraffic, kernel_policies, simulate_levels
+from iosim.onchip import on_chip
+from iosim.onchip.steps import tile_steps
+from iosim.problem import AttentionProblem, TileShape
+from iosim.roofline import LowerBound, Machine, Prediction, attention_bound, predict_both
+from iosim.roofline.backward import backward_work
+from iosim.roofline.prediction import PAUSE_S
+from iosim.roofline.unfused import GEMMS, KERNELS, SOFTMAX_NOTE, aligned, predict_gemm, streaming_time
+from iosim.roofline.work import fused_work
+
+DEFAULT_KERNELS = MappingProxyType({"hopper": "cudnn-sdpa", "ampere": "torch-flash2", "ada": "torch-flash2"})
+"""The fused kernel that torch prefers, by architecture."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchTime:
+    """One kernel launch: one run at the highest clock, and each of many in a row (None where that is not modelled)."""
+
+    kernel: str
+    once: Prediction
+    repeated: Prediction | None = None
+    note: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "kernel": self.kernel,
+            "one_shot": self.once.to_dict(),
+            "sustained": self.repeated.to_dict() if self.repeated else None,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Bound, prediction and bytes of one attention by one production kernel.
+
+    `launches` is empty where `reason` says why nothing is predicted. `shared_bytes`: through shared memory, None where
+    unknown; `sm_bytes`: between L2 and the SMs; `hbm_bytes`: at HBM; all simulated or counted.
+    """
+
+    kernel: str
+    kernel_class: str
+    passes: str
+    profile: str
+    problem: AttentionProblem
+    tile: TileShape | None
+    bound: LowerBound
+    launches: tuple[LaunchTime, ...]
+    reason: str | None
+    useful_flops: int
+    shared_bytes: int | None
+    sm_bytes: int | None
+    hbm_bytes: int | None
+    assumed: tuple[str, ...]
+
+    @property
+    def once_s(self) -> float | None:
+        """Seconds of one run, all launches together."""
+        return sum(x.once.seconds for x in self.launches) if self.launches else None
+
+    @property
+    def repeated_s(self) -> float | None:
+        """Seconds of each of many runs; None where a launch has none."""
+        found = [x.repeated.seconds for x in self.launches if x.repeated]
+        return sum(found) if found and len(found) == len(self.launches) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The documented JSON of `iosim explain`."""
+        return {
+            "schema_version": 1,
+            "kernel": self.kernel,
+            "kernel_class": self.kernel_class,
+            "pass": self.passes,
+            "profile": self.profile,
+            "problem": self.problem.to_dict(),
+            "tiles": {"rows": self.tile.rows, "cols": self.tile.cols} if self.tile else None,
+            "useful_flops": self.useful_flops,
+            "bytes": {"shared": self.shared_bytes, "sm": self.sm_bytes, "hbm": self.hbm_bytes},
+            "lower_bound": self.bound.to_dict(),
+            "prediction": {
+                "one_shot_s": self.once_s,
+                "sustained_s": self.repeated_s,
+                "launches": [x.to_dict() for x in self.launches],
+                "reason": self.reason,
+                "assumed": list(self.assumed),
+            },
+        }
+
+
+def default_kernel(profile: HardwareProfile) -> str:
+    """The kernel meant where none is named; on other architectures the one that runs everywhere."""
+    return DEFAULT_KERNELS.get(profile.architecture, "torch-flash2")
+
+
+def time_kernel(
+    facts: KernelFacts,
+    problem: AttentionProblem,
+    profile: HardwareProfile,
+    *,
+    passes: str = "fwd",
+    pause_s: float = PAUSE_S,
+) -> Timing:
+    """Everything about the time of one attention by one kernel.
+
+    `passes`: fwd or bwd. `pause_s`: between repeated runs. Errors: `UsageError` for a head dimension that the kernel
+    is not built for or a backward that it has not; `ProfileError` for a GPU without the dtype's peak.
+    """
+    machine = Machine.of(profile, str(problem.dtype_k))
+    if passes not in ("fwd", "bwd"):
+        raise UsageError(f"pass: unknown pass {passes!r}; allowed: fwd, bwd")
+    tile = facts.tile(problem.head_dim) if passes == "fwd" else facts.backward_tile(problem.head_dim)
+    if tile is None:
+        what = "is not built for" if passes == "fwd" else "has no known backward at"
+        raise UsageError(f"--kernel: {facts.name} {what} head-dim {problem.head_dim}")
+    if passes == "bwd":
+        run = _Run.backward(facts, problem, tile, machine, pause_s)
+    elif facts.kernel_class == "unfused":
+        run = _Run.unfused(facts, problem, profile, machine)
+    else:
+        run = _Run.fused(facts, problem, tile, profile, machine, pause_s)
+    bound = attention_bound(problem, machine, passes=passes, recompute=passes == "bwd")
+    return Timing(
+        kernel=facts.name,
+        kernel_class=facts.kernel_class,
+        passes=passes,
+        profile=profile.name,
+        problem=problem,
+        tile=tile,
+        bound=bound,
+        launches=run.launches,
+        reason=run.reason,
+        useful_flops=problem.useful_flops * (5 if passes == "bwd" else 2) // 2,
+        shared_bytes=run.shared_bytes,
+        sm_bytes=run.sm_bytes,
+        hbm_bytes=run.hbm_bytes,
+        assumed=machine.assumed,
+    )
+
+
+def simulate_kernel(
+    facts: KernelFacts, problem: AttentionProblem, tile: TileShape, profile: HardwareProfile
+) -> LevelTraffic:
+    """The levels of a fused forward kernel on the problem as its grid sees it."""
+    seen = facts.packed(problem)
+    element = seen.dtype_k.itemsize
+    shared = (tile.rows * seen.head_dim + tile.cols * (seen.head_dim + seen.value_dim)) * element
+    policies = kernel_policies(facts, seen, tile, profile, shared_bytes=0 if facts.persistent else shared)
+    return simulate_levels(
+        find_algorithm(facts.algorithm), seen, facts.options, tile, profile, policies, in_step=facts.in_step
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    launches: tuple[LaunchTime, ...] = ()
+    reason: str | None = None
+    shared_bytes: int | None = None
+    sm_bytes: int | None = None
+    hbm_bytes: int | None = None
+
+    @classmethod
+    def fused(
+        cls,
+        facts: KernelFacts,
+        problem: AttentionProblem,
+        tile: TileShape,
+        profile: HardwareProfile,
+        machine: Machine,
+        pause_s: float,
+    ) -> _Run:
+        levels = simulate_kernel(facts, problem, tile, profile)
+        launches: tuple[LaunchTime, ...] = ()
+        reason = None
+        try:
+            work = fused_work(
+                facts,
+                problem,
+                tile,
+                levels.kernels[0].steps,
+                residents=levels.policies.blocks_per_sm,
+                hbm_read_bytes=levels.hbm_read_bytes,
+                hbm_write_bytes=levels.hbm_write_bytes,
+            )
+            once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class], pause_s=pause_s)
+            launches = (LaunchTime(kernel=facts.name, once=once, repeated=repeated),)
+        except ProfileError as error:
+            reason = str(error)
+        return cls(
+            launches=launches,
+            reason=reason,
+            shared_bytes=_shared_bytes(facts, problem, tile),
+            sm_bytes=levels.sm_read_bytes + levels.sm_write_bytes,
+            hbm_bytes=levels.hbm_read_bytes + levels.hbm_write_bytes,
+        )
+
+    @classmethod
+    def backward(
+        cls,
+        facts: KernelFacts,
+        problem: AttentionProblem,
+        tile: TileShape,
+        machine: Machine,
+        pause_s: float,
+    ) -> _Run:
+        try:
+            work = backward_work(problem, tile)
+            once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class], pause_s=pause_s)
+        except ProfileError as error:
+            return cls(reason=str(error))
+        note = "HBM bytes of the backward are the compulsory ones"
+        return cls(
+            launches=(LaunchTime(kernel=f"{facts.name} backward", once=once, repeated=repeated, note=note),)
+        )
+
+    @classmethod
+    def unfused(
+        cls, facts: KernelFacts, problem: AttentionProblem, profile: HardwareProfile, machine: Machine
+    ) -> _Run:
+        found = {kernel: unfused_bytes(kernel, problem, facts, profile) for kernel in KERNELS}
+        hbm = round(sum(f.hbm_read_bytes + f.hbm_write_bytes for f in found.values()))
+        if not aligned(problem):
+            reason = "rows of S do not start on 16 bytes: another GEMM runs, not modelled"
+            return cls(reason=reason, hbm_bytes=hbm)
+        try:
+            launches = tuple(_unfused_launch(k, moved, problem, facts, machine) for k, moved in found.items())
+        except ProfileError as error:
+            return cls(reason=str(error), hbm_bytes=hbm)
+        return cls(launches=launches, hbm_bytes=hbm)
+
+
+def _unfused_launch(
+    kernel: str, moved: UnfusedBytes, problem: AttentionProblem, facts: KernelFacts, machine: Machine
+) -> LaunchTime:
+    read, written = moved.hbm_read_bytes, moved.hbm_write_bytes
+    if kernel not in GEMMS:
+        floor = streaming_time(machine, read, written)
+        return LaunchTime(kernel=kernel, once=floor, note=f"a floor: {SOFTMAX_NOTE}")
+    once = predict_gemm(
+        kernel,
+        problem,
+        machine,
+        CLASSES[facts.kernel_class],
+        hbm_read_bytes=read,
+        hbm_write_bytes=written,
+    )
+    return LaunchTime(kernel=kernel, once=once)
+
+
+def _shared_bytes(facts: KernelFacts, problem: AttentionProblem, tile: TileShape) -> int | None:
+    """Through shared memory by all tiles; None where the tile does not divide among the warps."""
+    padded = facts.padded(problem)
+    scheme = "split-q" if CLASSES[facts.kernel_class].operands_by_warp else "wgmma"
+    try:
+        step = on_chip(padded, tile, scheme, warps=facts.threads_per_block // 32).step
+    except IosimError:
+        return None
+    return step.total_bytes * tile_steps(facts.packed(problem), tile)
