@@ -312,3 +312,20 @@ def test_kinds_cover_the_grid() -> None:
     assert stream.heads_alike
     distinct = {int(block) for piece in stream.distinct() for block in piece.block}
     assert len(distinct) * stream.copies == len(stream.lengths) == 3 * 4 * 3
+
+
+def test_bounds_count_all_that_is_on_chip() -> None:
+    run = run_of("flash2", {}, seq_q=256, seq_k=256, head_dim=16, tile="16x16")
+    study = l2_study(run, load_profile("toy"), Policies(sms=3, blocks_per_sm=2))
+    shown = study.bounds([1000]).set_index("bound")["bytes"].to_dict()
+    assert shown == run.floor(1000 + 6 * run.live_bytes)
+    assert shown["fused"] < run.floor(1000)["fused"]
+    sram = sram_study(run, load_profile("toy"))
+    assert sram.bounds([5000]).set_index("bound")["bytes"].to_dict() == run.floor(5000)
+
+
+def test_only_bounds_that_an_lru_cannot_break_are_kept() -> None:
+    assert set(run_of("standard", {}).floor(10**4)) == {"compulsory"}  # S may never leave the chip
+    assert set(run_of("gemm", {}).floor(10**4)) == {"compulsory", "matmul"}  # S is the result
+    both, backward = run_of("flash2", {"pass": "fwd+bwd"}), run_of("flash2", {"pass": "bwd"})
+    assert both.floor(10**4) == backward.floor(10**4)
