@@ -48,7 +48,7 @@ def layout(program: Program, binding: Mapping[str, int]) -> dict[str, Placed]:
         rows, cols, itemsize = (
             int(evaluate(e, binding)) for e in (tensor.rows, tensor.cols, tensor.itemsize)
         )
-        heads = binding["Hk"] if tensor.shared else binding["H"]
+        heads = 1 if tensor.single else binding["Hk"] if tensor.shared else binding["H"]
         placed = Placed(
             base_bytes=base, heads=heads, rows=rows, cols=cols, itemsize=itemsize, shared=tensor.shared
         )
