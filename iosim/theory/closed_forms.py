@@ -70,7 +70,7 @@ def closed_form(
         copies = problem.batch * problem.heads
         reads, writes = (_scaled(part, copies) for part in forward)
     if chosen.get("page", "off") != "off":
-        reads = reads | {"PAGES": _page_bytes(algorithm, problem, tiles, chosen)}
+        reads = reads | _scaled({"PAGES": _page_bytes(algorithm, problem, tiles, chosen)}, 1)
     if passes != "fwd":
         skip = chosen.get("variant") == "skip-first-read"
         backward = backward_form(algorithm, problem, tiles, skip_first_read=skip)
@@ -93,7 +93,7 @@ def _decode(
         latent=algorithm == "mla",
     )
     if options["page"] != "off":
-        reads = reads | {"PAGES": _page_bytes(algorithm, p, tiles, options)}
+        reads = reads | _scaled({"PAGES": _page_bytes(algorithm, p, tiles, options)}, 1)
     return reads, writes
 
 
