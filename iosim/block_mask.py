@@ -105,9 +105,10 @@ def _blocks(term: str, rows: int, cols: int) -> Blocks:
         case _:
             count = max(1, round(_share(term, numbers[0]) * rows * cols))
             seed = int(numbers[1]) if len(numbers) > 1 else 0
-            chosen = np.random.default_rng(seed).choice(rows * cols, size=count, replace=False, shuffle=False)
-            out = np.zeros(rows * cols, dtype=np.bool_)
-            out[chosen] = True
+            few = min(count, rows * cols - count)  # draw the smaller part: those in, or those out
+            chosen = np.random.default_rng(seed).choice(rows * cols, size=few, replace=False, shuffle=False)
+            out = np.full(rows * cols, few < count)
+            out[chosen] = few == count
             out = out.reshape(rows, cols)
     return out
 

@@ -114,13 +114,8 @@ def _shape(
     if isinstance(tiles, TileShape):
         return tiles
     if tiles == "best":
-        # a block mask lies on the grid of the tile, so the tile is chosen as for dense attention
-        dense = (
-            program
-            if "block-mask" not in options
-            else algorithm.without_block_mask(problem.mask.kind, options)
-        )
-        shape = _best(dense, problem, chip.limit, chip.granularity)
+        searched = algorithm.searched(problem.mask.kind, options)
+        shape = _best(searched, problem, chip.limit, chip.granularity)
         if shape is None and algorithm.idealised:
             return IDEAL_TILE
         if shape is None:

@@ -19,6 +19,9 @@ from iosim.interpret.launch import busy_share, thread_blocks
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.evaluate import Number
 
+WAVES = 8
+"""Thread blocks an SM beyond which more splits have nothing to fill."""
+
 MOST = 512
 """Most splits that are tried: four times the SMs of the largest GPU of the profiles, and a few more."""
 
@@ -50,13 +53,12 @@ def split_table(
     tiles: TileShape,
     sm_count: int,
 ) -> list[Split]:
-    """Every split count from 1 to one key tile a split, counted with the program itself."""
-    most = min(MOST, -(-problem.seq_k // tiles.cols))
+    """Every split count from 1 to one key tile a split, or to WAVES of thread blocks, counted with the program."""
     binding = bind(problem, tiles)
     alone = algorithm.program(problem.mask.kind, {**options, "splits": "1"})
-    rows = [
-        _row(1, thread_blocks(alone, binding)[algorithm.name], count(alone, binding).total_bytes, sm_count)
-    ]
+    launched = int(thread_blocks(alone, binding)[algorithm.name])
+    most = min(MOST, -(-problem.seq_k // tiles.cols), max(1, WAVES * sm_count // launched))
+    rows = [_row(1, launched, count(alone, binding).total_bytes, sm_count)]
     if most == 1:
         return rows
     many = algorithm.program(problem.mask.kind, {**options, "splits": "2"})

@@ -198,8 +198,8 @@ def _tiles(
         shapes = [untiled(options, p.seq_k) for p in problems]
         return np.array([s.rows for s in shapes]), np.array([s.cols for s in shapes])
     if rule == "best":
-        dense = algorithm.without_block_mask(problems[0].mask.kind, options)  # see placement
-        rows, cols = tuning.best_tiles(dense, limit, binding, grid.granularity)
+        searched = algorithm.searched(problems[0].mask.kind, options)
+        rows, cols = tuning.best_tiles(searched, limit, binding, grid.granularity)
         if algorithm.idealised:
             rows, cols = np.where(rows, rows, IDEAL_TILE.rows), np.where(rows, cols, IDEAL_TILE.cols)
         return rows, cols

@@ -93,11 +93,23 @@ class Algorithm:
         dense = {"block-mask": "off"} if "block-mask" in options else {}
         return self.program(mask_kind, {**options, **dense})
 
+    def searched(self, mask_kind: str, options: Mapping[str, str]) -> Program:
+        """The program whose tile is searched: without what lies on the tile or hardly depends on it.
+
+        A block mask lies on the grid of the tile; page-table entries are some millionths of the bytes; splits are
+        all alike on chip.
+        """
+        plain = {name: value for name, value in _PLAIN.items() if name in options}
+        return self.program(mask_kind, {**options, **plain})
+
     def program(self, mask_kind: str, options: Mapping[str, str]) -> Program:
         """The tile program for one kind of mask and resolved options; built once, sizes left open."""
         if mask_kind not in self.masks:
             raise UsageError(f"mask: {self.name} has no {mask_kind} mask; allowed: {', '.join(self.masks)}")
         return _build(self.function, self.name, mask_kind, tuple(sorted(options.items())))
+
+
+_PLAIN = {"block-mask": "off", "page": "off", "splits": "1"}
 
 
 @lru_cache(maxsize=256)
