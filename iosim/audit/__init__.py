@@ -50,7 +50,7 @@ def audit_file(path: Path, hw: str | None = None, *, progress: Progress | None =
     """
     file = read_measurements(path)
     profile = load_profile(hw or file.rows[0].gpu)
-    rows, faults = _of_this_gpu(file.rows, profile, path.name)
+    rows, faults = rows_of_gpu(file.rows, profile, path.name)
     if not rows:
         raise UsageError(f"{path.name}: no row is of {profile.name}; the first: {faults[0]}")
     items = audit_rows(rows, profile, progress)
@@ -65,7 +65,7 @@ def audit_file(path: Path, hw: str | None = None, *, progress: Progress | None =
     )
 
 
-def _of_this_gpu(
+def rows_of_gpu(
     rows: tuple[MeasuredRow, ...], profile: HardwareProfile, name: str
 ) -> tuple[list[MeasuredRow], list[str]]:
     mine, faults = [], []

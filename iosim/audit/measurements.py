@@ -26,6 +26,7 @@ COUNTERS = (
     "special_ops",
     "profiled_time_s",
     "median_time_s",
+    "shared_wavefronts",
 )
 REQUIRED = (*WORDS, *SHAPE, "block_rows", "block_cols")
 MAX_FILE_BYTES = 256 * 1024 * 1024
