@@ -87,7 +87,7 @@ def simulate(
     with quiet_stdout():
         chosen = split_algorithms(algorithm)
         options = variants.options_for(chosen)
-        tiling = tiling_of_kernel(tiling, levels, asked, chosen)
+        asked, tiling, options = as_the_kernel_runs(levels, asked, tiling, chosen, options)
         names = [name.strip() for name in algorithm.split(",")]
         checks = [
             _check(item, name, asked, own) if item.user_defined else {}
@@ -186,20 +186,34 @@ def record_of(
     return replace(record, warnings=(*record.warnings, *said))
 
 
-def tiling_of_kernel(
-    tiling: TileOptions, levels: LevelOptions, problem: AttentionProblem, algorithms: Sequence[Algorithm]
-) -> TileOptions:
-    """The tile of --kernel where no tile was asked for; `UsageError` where the kernel runs another algorithm."""
+def as_the_kernel_runs(
+    levels: LevelOptions,
+    problem: AttentionProblem,
+    tiling: TileOptions,
+    algorithms: Sequence[Algorithm],
+    options: list[dict[str, str]],
+) -> tuple[AttentionProblem, TileOptions, list[dict[str, str]]]:
+    """With --kernel: the problem as its grid packs it, its tile unless one was asked for, its options.
+
+    `UsageError` where the kernel runs another algorithm, or is not built for the head dimension.
+    """
     facts = levels.facts()
     if facts is None:
-        return tiling
+        return problem, tiling, options
     other = [a.name for a in algorithms if a.name != facts.algorithm]
     if other:
         raise UsageError(f"--kernel: {facts.name} is {facts.algorithm}, not {', '.join(other)}")
     tile = facts.tile(problem.head_dim)
     if tile is None:
         raise UsageError(f"--kernel: {facts.name} is not built for head-dim {problem.head_dim}")
-    return replace(tiling, tiles=str(tile)) if tiling.tiles == "best" else tiling
+    packed = facts.packed(problem)
+    if packed != problem:
+        warn(
+            [f"--kernel: {facts.name} packs the {problem.group_size} query heads of a kv-head into one tile"]
+        )
+    if tiling.tiles == "best":
+        tiling = replace(tiling, tiles=str(tile))
+    return packed, tiling, [{**facts.options, **own} for own in options]
 
 
 def with_levels(

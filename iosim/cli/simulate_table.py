@@ -57,6 +57,7 @@ def _rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
         row("all reads", lambda r: _bytes(r.traffic.sm_read_bytes)),
         row("all writes", lambda r: _bytes(r.traffic.sm_write_bytes)),
         row("total", lambda r: _bytes(r.traffic.total_bytes)),
+        row("register spills written", _spills),
         *_level_rows(records),
         row("closed form", _closed_form),
         row("compulsory", lambda r: _bytes(r.theory.compulsory_bytes)),
@@ -95,6 +96,11 @@ def _traffic_rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
                 cells.append(_bytes(size) if size else NONE)
             out.append((f"{name} {word}", cells))
     return out
+
+
+def _spills(record: RunRecord) -> str:
+    size = record.notes["levels"]["spill_write_bytes"] if record.level_bytes else 0
+    return _bytes(size) if size else NONE
 
 
 _LEVELS = {

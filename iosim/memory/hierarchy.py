@@ -7,7 +7,7 @@ between. Kernels of one program run one after the other through the same L2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -100,7 +100,7 @@ def simulate_kernels(
                 sm_read_bytes=run.read_bytes,
                 sm_write_bytes=run.write_bytes,
                 spill_write_bytes=run.spill_bytes,
-                cache=_since(before, after),
+                cache=_to_scale(_since(before, after), run, l2),
                 blocks=len(run.phases),
                 waves=waves(run.steps, run.order, policies.slots),
                 steps=run.steps[run.order],
@@ -125,6 +125,17 @@ def _since(before: CacheCounts, after: CacheCounts) -> CacheCounts:
     """What a kernel added; its dirty bytes are those of the whole cache when it ended."""
     added = {name: getattr(after, name) - getattr(before, name) for name in asdict(after)}
     return CacheCounts(**added | {"dirty_bytes": after.dirty_bytes})
+
+
+def _to_scale(counts: CacheCounts, run: _KernelRun, l2: CacheConfig) -> CacheCounts:
+    """Counts of sampled slices, scaled by what the sample should have seen: all bytes are known exactly."""
+    if not l2.sampled_slices:
+        return counts
+    read = run.read_bytes / counts.read_bytes if counts.read_bytes else 1.0
+    written = (run.write_bytes + run.spill_bytes) / counts.write_bytes if counts.write_bytes else 1.0
+    factors = dict.fromkeys(("read_bytes", "read_hit_bytes", "fetch_bytes", "fabric_bytes"), read)
+    factors |= dict.fromkeys(("write_bytes", "writeback_bytes", "dirty_bytes"), written)
+    return replace(counts, **{name: round(getattr(counts, name) * f) for name, f in factors.items()})
 
 
 class _KernelRun:
