@@ -30,7 +30,7 @@ TOLERANCE = 1e-10
 LARGE = 40.0
 """Factor on Q and K for the large-score case: scores of some thousands, whose exp overflows float64."""
 
-_WINDOW = 3
+_WIDTH = 3  # of a window, and of a prefix: within the small sizes
 _SCALE = 0.7  # stands for any scale that is not 1/√d; the asked one could drown the check in rounding
 _SIZES = (  # seq_q, seq_k, head_dim, value_dim, tile rows, tile cols
     (8, 8, 4, 4, 4, 4),
@@ -89,7 +89,8 @@ def small_problems(problem: AttentionProblem) -> Iterator[tuple[AttentionProblem
     """The cases: small sizes, with the mask kind and the head ratio of `problem`."""
     kv_heads = min(problem.kv_heads, 2)
     heads = kv_heads * min(problem.group_size, 3)
-    mask = Mask("window", _WINDOW) if problem.mask.kind == "window" else problem.mask
+    kinds = {"window": Mask("window", window=_WIDTH), "prefix": Mask("prefix", prefix=_WIDTH)}
+    mask = kinds.get(problem.mask.kind, problem.mask)
     for seq_q, seq_k, head_dim, value_dim, rows, cols in _SIZES:
         case = replace(
             problem,

@@ -42,7 +42,7 @@ def flash(
         p.store(O.tile(i), acc * p.reciprocal(l) if divided else acc)
 
 
-@pytest.mark.parametrize("mask", ["none", "causal", "window:64"])
+@pytest.mark.parametrize("mask", ["none", "causal", "window:64", "prefix:64"])
 @pytest.mark.parametrize("name", ATTENTION)
 def test_shipped_algorithms_are_proved(name: str, mask: str) -> None:
     problem = AttentionProblem.of(seq=1024, head_dim=64, heads=8, kv_heads=2, mask=mask)

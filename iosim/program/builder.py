@@ -65,8 +65,8 @@ class _Open:
 class Builder(TileLoops):
     """Collects the statements of one program.
 
-    `mask_kind` (none, causal, window) and `options` are known while building, so a program may branch on them.
-    Every size is a letter that is bound later: B, H, Hk, N, Nk, d, dv, Br, Bc, w.
+    `mask_kind` (none, causal, window, prefix) and `options` are known while building, so a program may branch on them.
+    Every size is a letter that is bound later: B, H, Hk, N, Nk, d, dv, Br, Bc, w, pre.
     """
 
     def __init__(self, name: str, mask_kind: str, options: Mapping[str, str]) -> None:
