@@ -86,21 +86,27 @@ def simulate_kernels(
     stays in the L2. Errors: `SimulationError` for a grid too large to simulate.
     """
     cache = Cache(l2)
-    out, before = [], CacheCounts()
+    streams = range(len(program.tensors) + 1)  # the last one is the spilled registers
+    out, before = [], [CacheCounts()] * len(streams)
     for kernel in program.kernels:
         if cold_kernels:
-            cache, before = Cache(l2), CacheCounts()
+            cache, before = Cache(l2), [CacheCounts()] * len(streams)
         run = _KernelRun(program, kernel, binding, policies, l2)
         for accesses in run.accesses():
             cache.feed(accesses)
-        after = cache.counts()
+        after = [cache.counts(stream) for stream in streams]
+        added = [_since(*pair) for pair in zip(before, after, strict=True)]
+        counts = [
+            _to_scale(c, int(r), int(w), l2)
+            for c, r, w in zip(added, run.read_of, run.written_of, strict=True)
+        ]
         out.append(
             KernelLevels(
                 kernel=kernel.name,
-                sm_read_bytes=run.read_bytes,
-                sm_write_bytes=run.write_bytes,
-                spill_write_bytes=run.spill_bytes,
-                cache=_to_scale(_since(before, after), run, l2),
+                sm_read_bytes=int(run.read_of.sum()),
+                sm_write_bytes=int(run.written_of[:-1].sum()),
+                spill_write_bytes=int(run.written_of[-1]),
+                cache=sum(counts, CacheCounts()),
                 blocks=len(run.phases),
                 waves=waves(run.steps, run.order, policies.slots),
                 steps=run.steps[run.order],
@@ -127,13 +133,14 @@ def _since(before: CacheCounts, after: CacheCounts) -> CacheCounts:
     return CacheCounts(**added | {"dirty_bytes": after.dirty_bytes})
 
 
-def _to_scale(counts: CacheCounts, run: _KernelRun, l2: CacheConfig) -> CacheCounts:
-    """Counts of sampled slices, scaled by what the sample should have seen: all bytes are known exactly."""
+def _to_scale(counts: CacheCounts, read_bytes: int, write_bytes: int, l2: CacheConfig) -> CacheCounts:
+    """Counts of one tensor from sampled slices, scaled by what the sample should have seen: its bytes are known."""
     if not l2.sampled_slices:
         return counts
-    read = run.read_bytes / counts.read_bytes if counts.read_bytes else 1.0
-    written = (run.write_bytes + run.spill_bytes) / counts.write_bytes if counts.write_bytes else 1.0
-    factors = dict.fromkeys(("read_bytes", "read_hit_bytes", "fetch_bytes", "fabric_bytes"), read)
+    read = read_bytes / counts.read_bytes if counts.read_bytes else 1.0
+    written = write_bytes / counts.write_bytes if counts.write_bytes else 1.0
+    both = read if read_bytes >= write_bytes else written
+    factors = dict.fromkeys(("read_bytes", "read_hit_bytes", "fetch_bytes"), read) | {"fabric_bytes": both}
     factors |= dict.fromkeys(("write_bytes", "writeback_bytes", "dirty_bytes"), written)
     return replace(counts, **{name: round(getattr(counts, name) * f) for name, f in factors.items()})
 
@@ -157,7 +164,8 @@ class _KernelRun:
         self.before, self.after = outside_loops(kernel)
         self.steps = np.maximum(0, self.phases - self.before - self.after)
         self.order = launched(order, self.phases, self.steps, policies)
-        self.read_bytes = self.write_bytes = self.spill_bytes = 0
+        self.read_of = np.zeros(self.spill_stream + 1, dtype=np.int64)  # bytes by tensor
+        self.written_of = np.zeros(self.spill_stream + 1, dtype=np.int64)
 
     def accesses(self) -> Iterator[Accesses]:
         """The merged accesses of all blocks, in pieces."""
@@ -173,9 +181,9 @@ class _KernelRun:
         kind = np.where(found.store, WRITE, READ).astype(np.uint8)
         pair = (events.slot % self.policies.sms) // 2
         side = (pair % self.l2.partitions).astype(np.uint8)  # pairs of SMs alternate between the sides
-        written = int(found.length[found.store].sum())
-        self.write_bytes += written
-        self.read_bytes += int(found.length.sum()) - written
+        for store, total in ((False, self.read_of), (True, self.written_of)):
+            chosen = found.store == store
+            np.add.at(total, found.tensor[chosen], found.length[chosen])
         start, length = _whole_sectors(found, self.l2.sector_bytes)
         columns = (start, length, kind, side, found.tensor.astype(np.uint8))
         if self.policies.spill_bytes_per_step:
@@ -192,7 +200,7 @@ class _KernelRun:
         base = -(-self.traces.end_bytes // self.l2.line_bytes) * self.l2.line_bytes
         room = -(-frame // self.l2.line_bytes) * self.l2.line_bytes
         size = np.where(step[ends] == 1, frame, policies.spill_bytes_per_step)
-        self.spill_bytes += int(size.sum())
+        self.written_of[-1] += int(size.sum())
         spilled = (
             base + events.slot[ends] * room,
             size,
