@@ -41,8 +41,13 @@ COMMANDS = {
         "kv_cache", "kv_cache", "Bytes of a cached token: MHA, GQA, MQA, MLA; what a step reads."
     ),
     "audit": Entry("audit", "audit", "Measured kernels against the model, row by row, worst first."),
-    "explain": Entry("explain", "explain", "Where a kernel's time goes, term by term; its lower bound apart."),
+    "explain": Entry(
+        "explain", "explain", "Where a kernel's time goes, term by term; its lower bound apart."
+    ),
     "roofline": Entry("roofline", "roofline", "The hierarchical roofline of a GPU, predicted and measured."),
+    "gap": Entry("gap", "gap", "The IO waterfall: a name for every byte, from the least possible to HBM."),
+    "reproduce": Entry("reproduce", "reproduce", "Published numbers against the model, figure by figure."),
+    "claims": Entry("claims", "claims", "What people say about FlashAttention, with verdicts and numbers."),
     "hw": Entry("hw", "hw_app", "Hardware profiles: list, show, check, diff."),
     "models": Entry("models", "models_app", "Attention shapes of published models, for --model."),
     "algorithms": Entry("algorithms", "algorithms_app", "The algorithms, their sources and options."),
