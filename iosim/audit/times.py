@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from iosim.audit.compare import DECODE_QUERIES
 from iosim.audit.measurements import MeasuredRow
 from iosim.audit.unfused import UnfusedBytes
@@ -16,6 +19,7 @@ from iosim.roofline.unfused import GEMMS, aligned, predict_gemm, streaming_time
 from iosim.roofline.work import fused_work
 
 Times = dict[str, float | None]
+_UNKNOWN: Mapping[str, float | None] = MappingProxyType({"profiled_time_s": None, "median_time_s": None})
 
 
 def work_of(row: MeasuredRow, facts: KernelFacts, tile: TileShape, levels: LevelTraffic) -> FusedWork:
@@ -41,18 +45,18 @@ def fused_times(
         machine = Machine.of(profile, str(row.problem.dtype_k))
         once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class])
     except ProfileError:  # this GPU has no such unit, or nobody knows the class on it
-        return {}
+        return dict(_UNKNOWN)
     return {"profiled_time_s": once.seconds, "median_time_s": repeated.seconds}
 
 
 def streaming_times(row: MeasuredRow, profile: HardwareProfile) -> Times:
     """Of a decode kernel whose tile is not known: K and V once at the read bandwidth. Nothing for longer queries."""
     if row.problem.seq_q >= DECODE_QUERIES:
-        return {}
+        return dict(_UNKNOWN)
     try:
         machine = Machine.of(profile, str(row.problem.dtype_k))
     except ProfileError:
-        return {}
+        return dict(_UNKNOWN)
     seconds = streaming_time(machine, *compulsory_bytes(row.problem)).seconds
     return {"profiled_time_s": seconds, "median_time_s": seconds}
 

@@ -1,0 +1,257 @@
+"""The prediction: every term by hand on one SM, and its errors against measured and published times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from statistics import mean
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from time_cases import TINY, fused_cases, h200_rows, published, work_without_cache
+
+from iosim.errors import ProfileError, SimulationError, UsageError
+from iosim.hardware import load_profile
+from iosim.kernels import CLASSES, Constant, load_kernel
+from iosim.problem import AttentionProblem, TileShape
+from iosim.roofline import (
+    TERMS,
+    FusedWork,
+    Machine,
+    Power,
+    Prediction,
+    attention_bound,
+    predict,
+    predict_both,
+)
+from iosim.roofline.backward import backward_work
+from iosim.roofline.unfused import GEMMS, aligned, predict_gemm, streaming_time
+from iosim.roofline.work import fused_work, masked_tiles
+
+FULL = Constant(value=1.0, spread=0.0, unit="of peak", source="test")
+PLAIN = replace(CLASSES["wgmma"], tensor_share={"hopper": FULL})
+"""A class at the nominal rate, so that cycles are whole numbers."""
+
+
+def one_block(**changes: object) -> FusedWork:
+    """Two 128 x 128 tiles at d = 128: 2048 cycles of matmul and 1024 of exponentials each."""
+    work = FusedWork(
+        steps=np.array([2]),
+        tile_flops=4 * 128**3,
+        tile_scores=128**2,
+        masked_tiles=0,
+        operand_bytes=0,
+        edge_bytes=0,
+        warps=4,
+        residents=1,
+        hbm_read_bytes=0,
+        hbm_write_bytes=0,
+    )
+    return replace(work, **changes)  # type: ignore[arg-type]
+
+
+def by_name(found: Prediction) -> dict[str, int]:
+    return {t.name: round(t.seconds * 1e9) for t in found.terms if t.seconds}
+
+
+def test_matmul_and_exponentials_in_turn() -> None:
+    found = predict(one_block(), TINY, PLAIN)
+    assert by_name(found) == {"tensor": 4096, "special functions": 2048}
+    assert (found.seconds, found.limit) == (pytest.approx(6144e-9), "tensor")
+
+
+def test_hidden_exponentials() -> None:
+    ping_pong = replace(PLAIN, hidden_exp=replace(FULL, value=0.25))
+    assert by_name(predict(one_block(), TINY, ping_pong))["special functions"] == 1536
+
+
+def test_every_other_term() -> None:
+    work = one_block(masked_tiles=1, operand_bytes=12_800, edge_bytes=7_000, launches=2)
+    found = predict(work, replace(TINY, start_s=1e-6), PLAIN)
+    assert by_name(found) == {
+        "tensor": 4096,
+        "special functions": 2048,
+        "shared memory": 2 * 12_800 // 128,  # four warps, four schedulers: nothing to hide behind
+        "masking": 9 * 128**2 // 128,
+        "edge": 7,  # 7000 B at 1e12 B/s are 7 ns
+        "start": 2000,
+    }
+
+
+def test_shared_memory_hides_behind_other_warps() -> None:
+    work = one_block(operand_bytes=12_800, residents=2, steps=np.array([1, 1]))
+    assert by_name(predict(work, TINY, PLAIN))["shared memory"] == 100
+
+
+def test_tail_is_what_the_busiest_sm_has_beyond_the_mean() -> None:
+    found = predict(one_block(steps=np.array([1, 1, 1])), replace(TINY, sms=2), PLAIN)
+    assert by_name(found)["waves and tail"] == 2 * 3072 - 3 * 3072 // 2
+    assert found.seconds == pytest.approx(2 * 3072e-9)
+
+
+def test_memory_runs_beside_compute() -> None:
+    hidden = predict(one_block(hbm_read_bytes=1_000_000), TINY, PLAIN)
+    assert hidden.seconds == pytest.approx(6144e-9)
+    assert [t.name for t in hidden.terms if t.hidden] == ["HBM"]
+    bound = predict(one_block(hbm_read_bytes=9_000_000, hbm_write_bytes=1_000_000), TINY, PLAIN)
+    assert (bound.seconds, bound.limit) == (pytest.approx(1e-5), "HBM")
+    assert all(t.hidden for t in bound.terms if t.name not in ("HBM", "start"))
+
+
+def test_power_stretches_compute_of_long_runs_only() -> None:
+    hot = replace(TINY, power=Power(limit_w=100, busy_w=800, joule_per_flop=0, joule_per_hbm_byte=0))
+    once, repeated = predict_both(one_block(), hot, PLAIN)
+    assert once.clock_hz == 1e9
+    assert repeated.clock_hz == pytest.approx(
+        0.5e9
+    )  # eight times the power at the highest clock is half the clock
+    assert repeated.seconds == pytest.approx(2 * once.seconds)
+    cool = replace(hot, power=Power(limit_w=900, busy_w=800, joule_per_flop=0, joule_per_hbm_byte=0))
+    assert predict(one_block(), cool, PLAIN, sustained=True).seconds == once.seconds
+
+
+@given(
+    steps=st.lists(st.integers(1, 30), min_size=1, max_size=60),
+    sms=st.integers(1, 9),
+    read=st.integers(0, 10**8),
+)
+def test_terms_add_up_and_the_bound_stays_below(steps: list[int], sms: int, read: int) -> None:
+    machine = replace(TINY, sms=sms, start_s=1e-6)
+    work = one_block(steps=np.array(steps), hbm_read_bytes=read, edge_bytes=512, masked_tiles=1)
+    found = predict(work, machine, PLAIN)
+    assert math.isclose(found.seconds, sum(t.seconds for t in found.terms if not t.hidden))
+    assert found.low_s <= found.seconds <= found.high_s
+    ideal = max(sum(steps) * 2048 / sms / 1e9, read / 1e12)
+    assert found.seconds >= ideal
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_leaving_a_term_out_does_not_add_time(term: str) -> None:
+    work = one_block(masked_tiles=1, operand_bytes=99, edge_bytes=99, hbm_read_bytes=10**7)
+    machine = replace(TINY, start_s=1e-6)
+    assert predict(work, machine, PLAIN, without=[term]).seconds <= predict(work, machine, PLAIN).seconds
+
+
+def test_unknown_term_and_unknown_architecture() -> None:
+    with pytest.raises(UsageError, match="time: unknown term 'magic'; known: in turn, tensor"):
+        predict(one_block(), TINY, PLAIN, without=["magic"])
+    with pytest.raises(
+        ProfileError, match="kernel class wgmma: constants not known on ampere; known: hopper"
+    ):
+        predict(one_block(), replace(TINY, architecture="ampere"), CLASSES["wgmma"])
+
+
+# work -------------------------------------------------------------------------------------------------------------
+def test_masked_tiles() -> None:
+    tile = TileShape(rows=128, cols=64)
+    sizes = {"none": 0, "causal": 2, "window:300": 4, "prefix:7": 2}
+    for mask, expected in sizes.items():
+        assert masked_tiles(AttentionProblem.of(seq=1024, head_dim=64, mask=mask), tile) == expected
+    assert masked_tiles(AttentionProblem.of(seq=1000, head_dim=64, mask="causal"), tile) == 3
+
+
+def test_accesses_that_are_no_tiles_are_refused() -> None:
+    facts, tile = load_kernel("torch-flash2"), TileShape(rows=128, cols=64)
+    problem = AttentionProblem.of(seq=128, head_dim=128)
+    with pytest.raises(SimulationError, match="time: 5 accesses of the key loops do not divide into 2 tiles"):
+        fused_work(facts, problem, tile, [5], residents=1, hbm_read_bytes=0, hbm_write_bytes=0)
+
+
+def test_backward_walks_what_the_mask_leaves() -> None:
+    full = backward_work(AttentionProblem.of(heads=3, seq=512, head_dim=64), TileShape(rows=64, cols=128))
+    assert full.steps.tolist() == [8] * 12
+    causal = AttentionProblem.of(seq=512, head_dim=64, mask="causal")
+    assert backward_work(causal, TileShape(rows=64, cols=128)).steps.tolist() == [8, 6, 4, 2]
+    with pytest.raises(UsageError, match="time: the backward is known for masks none and causal"):
+        backward_work(
+            AttentionProblem.of(seq=512, head_dim=64, mask="window:9"), TileShape(rows=64, cols=128)
+        )
+
+
+# measured ---------------------------------------------------------------------------------------------------------
+@cache
+def h200_predictions() -> list[tuple[dict[str, float], Prediction, Prediction, float]]:
+    """Measured numbers, one run, many runs and the lower bound of every fused kernel; decode kernels of unknown tile
+    as pure streaming."""
+    machine = Machine.of(load_profile("h200-sxm"), "fp16")
+    out = []
+    for row, facts, work in fused_cases():
+        once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class])
+        out.append((dict(row.measured), once, repeated, attention_bound(row.problem, machine).seconds))
+    for row in h200_rows():
+        if row.kernel == "flash_fwd" and row.tile is None:
+            p = row.problem
+            read = 2 * p.batch * (p.heads + 2 * p.kv_heads * p.seq_k) * p.head_dim
+            found = streaming_time(machine, read, 2 * p.batch * p.heads * p.head_dim)
+            out.append((dict(row.measured), found, found, attention_bound(p, machine).seconds))
+    return out
+
+
+def errors(
+    chosen: Callable[[tuple[dict[str, float], Prediction, Prediction, float]], tuple[float, float]],
+) -> list[float]:
+    pairs = [chosen(x) for x in h200_predictions()]
+    return sorted(abs(p / m - 1) for p, m in pairs if m)
+
+
+def test_one_run_on_the_h200() -> None:
+    found = errors(lambda x: (x[1].seconds, x[0]["profiled_time_s"]))
+    assert len(found) == 77
+    assert mean(found) <= 0.025
+    assert found[math.ceil(0.9 * 77) - 1] <= 0.05
+    assert found[-1] <= 0.13
+
+
+def test_many_runs_on_the_h200() -> None:
+    found = errors(lambda x: (x[2].seconds, x[0]["median_time_s"] if x[0]["median_time_s"] > 60e-6 else 0))
+    assert len(found) == 75
+    assert mean(found) <= 0.03
+
+
+def test_ranges_hold_most_measurements_and_no_prediction_beats_the_bound() -> None:
+    inside = [once.low_s <= m["profiled_time_s"] <= once.high_s for m, once, _, _ in h200_predictions()]
+    assert sum(inside) >= 0.9 * len(inside)
+    assert all(once.seconds > bound for _, once, _, bound in h200_predictions())
+
+
+def test_forward_and_backward_on_the_a100() -> None:
+    facts, profile = load_kernel("torch-flash2"), load_profile("a100-sxm-80gb")
+    machine, kernel = Machine.of(profile, "fp16"), CLASSES["mma-sync"]
+    found = []
+    for case in published():
+        if case.implementation != "FlashAttention-2":
+            continue
+        d = case.problem.head_dim
+        tile, back = facts.tile(d), facts.backward_tile(d)
+        assert tile is not None
+        assert back is not None
+        forward = predict(work_without_cache(facts, case.problem, tile, profile), machine, kernel)
+        backward = predict(backward_work(case.problem, back), machine, kernel)
+        found.append(abs((forward.seconds + backward.seconds) / case.seconds - 1))
+    assert len(found) == 24
+    assert mean(found) <= 0.03
+
+
+def test_gemms_of_unfused_attention_on_the_h200() -> None:
+    profile = load_profile("h200-sxm")
+    for kernel in GEMMS:
+        found = []
+        for row in h200_rows():
+            if row.kernel != kernel or not aligned(row.problem):
+                continue
+            p, size = row.problem, row.problem.dtype_k.itemsize
+            scores = p.batch * p.heads * p.seq_q * p.seq_k * size
+            q = p.batch * p.heads * p.seq_q * p.head_dim * size
+            kv = p.batch * p.kv_heads * p.seq_k * p.head_dim * size
+            read, written = (q + kv, scores) if kernel == "qk_gemm" else (scores + kv, q)
+            machine = Machine.of(profile, str(p.dtype_k))
+            once = predict_gemm(
+                kernel, p, machine, CLASSES["unfused"], hbm_read_bytes=read, hbm_write_bytes=written
+            )
+            found.append(abs(once.seconds / row.measured["profiled_time_s"] - 1))
+        assert len(found) == 13
+        assert mean(found) <= 0.06
