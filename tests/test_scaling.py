@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,33 @@ def test_crossings_with_standard_attention(laws: Laws) -> None:
     assert {c.head_dim for c in laws.crossings} == {64, 128, 256}
 
 
+def test_bytes_cross_later_because_m_and_l_are_fp32(laws: Laws) -> None:
+    """flash1 with Bc = M/4d: Tc(6Nd + 16N) bytes a head against 8N² gives M = 3d² + 8d, up to a whole Bc."""
+    for c in laws.crossings:
+        d = c.head_dim
+        if c.algorithm == "flash2":  # stores no statistics, so bytes are elements times two
+            assert c.sram_elements_by_bytes == c.sram_elements
+        elif c.tiles == "paper":
+            whole_columns = 4 * d * math.ceil((3 * d * d + 8 * d) / (4 * d))
+            assert 0 <= c.sram_elements_by_bytes - (3 * d * d + 8 * d) <= 4 * d
+            assert c.sram_elements_by_bytes in (whole_columns, whole_columns + 4 * d)
+        else:
+            assert c.sram_elements_by_bytes > c.sram_elements
+
+
+def test_the_range_of_gaps_covers_all_that_is_drawn(study: BoundStudy) -> None:
+    sentence = next(s for s in study.sentences if s.startswith("FlashAttention-1 moves 1"))
+    drawn = study.by_sram[study.by_sram["attainable"] & (study.by_sram["algorithm"] == "flash1")]
+    for rule in ("best", "paper"):
+        low, high = re.findall(
+            rf"([\d.]+) to ([\d.]+) times its bound with the {rule}", sentence.replace("paper's", "paper")
+        )[0]
+        gaps = drawn[drawn["tiles"] == rule]["gap"]
+        assert float(low) <= round(gaps.min(), 2)
+        assert float(high) >= round(gaps.max(), 2)
+    assert "N 1,024 to 16,384, d 64 to 256, M 1 KiB to 8 MiB" in sentence
+
+
 def test_a_crossing_is_the_first_m_that_wins(laws: Laws) -> None:
     crossing = next(c for c in laws.crossings if (c.algorithm, c.tiles, c.head_dim) == ("flash2", "best", 64))
     M, N, d = crossing.sram_elements, crossing.seq, crossing.head_dim
@@ -127,10 +155,12 @@ def test_d_256_at_192_kib_loses() -> None:
 def test_the_study_says_it_in_words(study: BoundStudy) -> None:
     text = "\n".join(study.sentences)
     assert "At d = 256 and 192 KiB (98,304 fp16 elements) FlashAttention-1" in text
-    assert "8.00 N² elements, standard attention 4 N²: twice as much, so it loses" in text
+    assert "8.00 N² matrix elements, standard attention 4 N²: twice as much, so it loses" in text
     assert "matrix elements grow as N^2.00 · d^2.00 · M^−1.00" in text
     assert "12.00 with the paper's tiles and 6.01 with the best" in text
-    assert "from M = 3.00 d² on" in text
+    assert (
+        "no more matrix elements than standard attention from M = 3.00 d² (12,288 elements at d = 64" in text
+    )
     assert "No count lies under a valid bound" in text
     assert "163 KiB (83,456 elements)" in text
 

@@ -102,6 +102,7 @@ def _signed(value: float) -> str:
 
 
 def _show(study: BoundStudy) -> None:
+    from iosim.scaling.constants import FAR_TEXT
     from iosim.units import format_bytes
 
     p = study.problem
@@ -129,23 +130,34 @@ def _show(study: BoundStudy) -> None:
     )
     for grid in dict.fromkeys(f"{f.where}: {f.grid}" for f in study.laws.fits):
         print(f"  {grid}")
-    print("\nConstants, in units of N²d²/M elements")
+    print("\nConstants, in units of N²d²/M matrix elements")
     print_table(
-        ["algorithm", "tiles", "constant", "over the grid"],
+        ["algorithm", "tiles", "far point", "over the grid of the exponents"],
         [
             [c.algorithm, c.tiles, f"{c.value:.3f}", f"{c.smallest:.3f} to {c.largest:.3f}"]
             for c in study.laws.constants
         ],
         right=(2,),
     )
-    print("\nCrossings with standard attention's 4 N²")
+    print(f"  far point: {FAR_TEXT}; the grid's M are smaller, and small tiles cost a little more")
+    print(
+        "\nCrossings with standard attention: the first M, in elements, at which tiling moves no more of it"
+    )
     print_table(
-        ["algorithm", "tiles", "d", "M, elements", "M / d²"],
+        ["algorithm", "tiles", "d", "matrix elements", "M / d²", "fp16 bytes with m and l", "M / d²"],
         [
-            [c.algorithm, c.tiles, str(c.head_dim), f"{c.sram_elements:,}", f"{c.over_d_squared:.3f}"]
+            [
+                c.algorithm,
+                c.tiles,
+                str(c.head_dim),
+                f"{c.sram_elements:,}",
+                f"{c.over_d_squared:.3f}",
+                f"{c.sram_elements_by_bytes:,}",
+                f"{c.over_d_squared_by_bytes:.3f}",
+            ]
             for c in study.laws.crossings
         ],
-        right=(2, 3, 4),
+        right=(2, 3, 4, 5, 6),
     )
     print("\nIn words")
     for sentence in study.sentences:

@@ -54,8 +54,12 @@ def traffic_by_sram(study: BoundStudy, style: Style, *, elements: bool = False) 
         caption=(
             "Bytes between slow memory and the SMs against M, the bytes one thread block may hold; both axes "
             "logarithmic. Solid: best tiles. Dotted in the same colour: the paper's tiles. Wide pale line: the best "
-            "schedule at each M. Grey: lower bounds. Dashed, shape only: Θ statements, whose constant is unknown. "
-            "Standard attention is idealised and drawn thin where its operands do not fit."
+            "schedule at each M. Grey: lower bounds, each of its own class only: the fused bound of what keeps the "
+            "scores on chip (flash1, flash2), the matmul bound and the score round trip of what writes them out "
+            "(standard, small_cache), so flash2 may well run below those two. Dashed, shape only: Θ statements, whose "
+            "constant is unknown. Standard attention is counted as if each matmul read its operands once; where the "
+            "matmul bound rules that out, below M = 4d², it is drawn thin. small_cache is drawn up to M = 4d² only: it "
+            "is made for M < d², and its score passes never shrink."
         ),
         style=style,
     )
@@ -188,8 +192,7 @@ def _algorithms(axes: Axes, style: Style, table: pd.DataFrame, x: str, y: str, u
         label = str(algorithm) if best else ""
         if best and not real.all():
             axes.plot(xs, ys, color=colour, lw=style.thin_pt * 0.8)
-            joined = real | np.r_[real[1:], False]
-            axes.plot(np.where(joined, xs, np.nan), ys, color=colour, lw=style.line_pt, label=label, zorder=3)
+            axes.plot(np.where(real, xs, np.nan), ys, color=colour, lw=style.line_pt, label=label, zorder=3)
         else:
             axes.plot(
                 xs,

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from iosim.plots.files import FORMATS, Plot, cell_text, csv_text, latex_table, rendered
 from iosim.report.content import NOT_MODELLED, PROFILE_KEYS, GpuPart, Report, traffic_table
+from iosim.scaling.constants import FAR_TEXT
 from iosim.scaling.study import records
 from iosim.units import format_bytes
 
@@ -76,10 +77,19 @@ def report_tables(report: Report) -> Tables:
             laws["exponents"][EXPONENT_COLUMNS].round(4),  # an exponent of 1e-16 is 0
             "Fitted exponents of N, d and M, on counted elements",
         )
-        out["constants"] = (laws["constants"], "Matrix elements in units of N²d²/M")
+        out["constants"] = (
+            laws["constants"],
+            (
+                f"Matrix elements in units of N²d²/M: value counted at one far point ({FAR_TEXT}); smallest "
+                "and largest over the grid of the exponents, whose smaller tiles cost up to 2 % more"
+            ),
+        )
         out["crossings"] = (
             laws["crossings"],
-            "Smallest M at which tiling moves no more than standard attention",
+            (
+                "Smallest M, in elements, at which tiling moves no more than standard attention: counted in matrix "
+                "elements, and in fp16 bytes with the row statistics m and l in fp32"
+            ),
         )
     for part in report.parts:
         gpu = part.profile.name

@@ -15,13 +15,19 @@ FLASH = ("flash1", "flash2")
 RULES = ("paper", "best")
 HEAD_DIMS = (64, 128, 256)
 _FAR = ([1 << 24], [64], [1 << 20])  # N, d, M: tiles of thousands of rows, and thousands of tiles
+FAR_TEXT = "N = {:,}, d = {}, M = {:,} elements".format(*(axis[0] for axis in _FAR))
 _PARTS = 16
 _SEQ = 3 << 18  # long, and whole in tiles of 3d/4, d/2 and their doubles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant:
-    """Matrix elements in units of N²d²/M: at one far point, and the range over the grid of the exponents."""
+    """Matrix elements in units of N²d²/M.
+
+    `value`: at one far point (`FAR_TEXT`), counted, not fitted. `smallest`, `largest`: over the grid of the exponents,
+    on which N and M are smaller. The best tiles hold one row or column less than M/2d to make room for the other side,
+    which costs more the smaller M is; so `value` may lie outside.
+    """
 
     algorithm: str
     tiles: str
@@ -37,9 +43,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """The smallest M at which an algorithm moves no more than standard attention, one head at long N.
+    """The smallest M at which an algorithm moves no more than standard attention, one fp16 head at long N.
 
-    `over_d_squared` is that M over d².
+    `sram_elements` compares matrix elements, as the papers do; `over_d_squared` is that M over d². The two fields
+    `…_by_bytes` compare bytes, in which the row statistics m and l count too, four bytes each.
     """
 
     algorithm: str
@@ -48,6 +55,8 @@ class Crossing:
     seq: int
     sram_elements: int
     over_d_squared: float
+    sram_elements_by_bytes: int
+    over_d_squared_by_bytes: float
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -91,39 +100,51 @@ def _in_units_of_the_law(
 def crossings(
     algorithms: Sequence[str] = FLASH, rules: Sequence[str] = RULES, head_dims: Sequence[int] = HEAD_DIMS
 ) -> tuple[Crossing, ...]:
-    """Search, on counted elements, where each algorithm meets the total of `standard`."""
+    """Search, on counts, where each algorithm meets the total of `standard`: in matrix elements and in bytes."""
     return tuple(
         _crossing(algorithm, tiles, d) for algorithm in algorithms for tiles in rules for d in head_dims
     )
 
 
-def _elements(algorithm: str, tiles: str, head_dim: int, sram_elements: Sequence[int]) -> Floats:
+def _totals(algorithm: str, tiles: str, head_dim: int, sram_elements: Sequence[int]) -> tuple[Floats, Floats]:
+    """Matrix elements, and bytes of everything, at each M."""
     table = counted(
         algorithm, seq=[_SEQ], head_dim=[head_dim], sram_elements=list(sram_elements), tiles=tiles
     )
-    out: Floats = split(table, algorithm)["matrix elements"].to_numpy(dtype=float)
-    return out
+    elements: Floats = split(table, algorithm)["matrix elements"].to_numpy(dtype=float)
+    moved: Floats = (table["sm_read_bytes"] + table["sm_write_bytes"]).to_numpy(dtype=float)
+    return elements, moved
 
 
 def _crossing(algorithm: str, tiles: str, head_dim: int) -> Crossing:
-    """More memory never costs traffic, so there is one crossing; cut its range into _PARTS until it is one element."""
-    standard = _elements("standard", "best", head_dim, [head_dim**2])[0]
-    low, high = 4 * head_dim, 8 * head_dim**2
-    while high - low > 1:
-        inner = np.unique(np.linspace(low, high, _PARTS + 1, dtype=np.int64))[1:]
-        good = _elements(algorithm, tiles, head_dim, inner.tolist()) <= standard
-        first = int(np.argmax(good))
-        low, high = int(inner[first - 1]) if first else low, int(inner[first])
+    by_elements = _first_no_worse(algorithm, tiles, head_dim, in_bytes=False)
+    elements, moved = _totals(algorithm, tiles, head_dim, [by_elements])
+    only_matrices = moved[0] == elements[0] * ITEMSIZE
+    by_bytes = by_elements if only_matrices else _first_no_worse(algorithm, tiles, head_dim, in_bytes=True)
     return Crossing(
         algorithm=algorithm,
         tiles=tiles,
         head_dim=head_dim,
         seq=_SEQ,
-        sram_elements=high,
-        over_d_squared=high / head_dim**2,
+        sram_elements=by_elements,
+        over_d_squared=by_elements / head_dim**2,
+        sram_elements_by_bytes=by_bytes,
+        over_d_squared_by_bytes=by_bytes / head_dim**2,
     )
+
+
+def _first_no_worse(algorithm: str, tiles: str, head_dim: int, *, in_bytes: bool) -> int:
+    """More memory never costs traffic, so there is one crossing; cut its range into _PARTS until it is one element."""
+    standard = _totals("standard", "best", head_dim, [head_dim**2])[in_bytes][0]
+    low, high = 4 * head_dim, 8 * head_dim**2
+    while high - low > 1:
+        inner = np.unique(np.linspace(low, high, _PARTS + 1, dtype=np.int64))[1:]
+        good = _totals(algorithm, tiles, head_dim, inner.tolist())[in_bytes] <= standard
+        first = int(np.argmax(good))
+        low, high = int(inner[first - 1]) if first else low, int(inner[first])
+    return high
 
 
 def coefficient_of_n_squared(algorithm: str, tiles: str, head_dim: int, sram_elements: int) -> float:
     """Matrix elements over N² at long N: what to hold against the 4 of standard attention."""
-    return float(_elements(algorithm, tiles, head_dim, [sram_elements])[0]) / _SEQ**2
+    return float(_totals(algorithm, tiles, head_dim, [sram_elements])[0][0]) / _SEQ**2
