@@ -16,7 +16,7 @@ from iosim.hardware import HardwareProfile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import count, lines
 from iosim.kernels import KernelFacts, kernels_by_measurement
-from iosim.levels import kernel_policies, simulate_levels
+from iosim.levels import LevelTraffic, kernel_policies, simulate_levels
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.evaluate import Frame
 from iosim.program.expr import is_const
@@ -66,10 +66,11 @@ def predict(row: MeasuredRow, profile: HardwareProfile) -> Prediction:
     return _fused(row, facts, row.tile, profile)
 
 
-def _fused(row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: HardwareProfile) -> Prediction:
+def simulate_row(
+    row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: HardwareProfile
+) -> LevelTraffic:
+    """The levels of a measured fused kernel: its shape and launch, and the facts of its kernel."""
     seen = facts.packed(row.problem)
-    algorithm = find_algorithm(facts.algorithm)
-    program = algorithm.program(seen.mask.kind, facts.options)
     try:
         policies = kernel_policies(
             facts,
@@ -82,7 +83,14 @@ def _fused(row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: Hardw
         )
     except SimulationError as error:
         raise SimulationError(f"line {row.line}: {error}") from None
-    levels = simulate_levels(algorithm, seen, facts.options, tile, profile, policies, in_step=facts.in_step)
+    algorithm = find_algorithm(facts.algorithm)
+    return simulate_levels(algorithm, seen, facts.options, tile, profile, policies, in_step=facts.in_step)
+
+
+def _fused(row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: HardwareProfile) -> Prediction:
+    levels = simulate_row(row, facts, tile, profile)
+    mask = facts.packed(row.problem).mask.kind
+    program = find_algorithm(facts.algorithm).program(mask, facts.options)
     sm_reads = int(sum(count(program, bind(facts.padded(row.problem), tile)).read_bytes.values()))
     return {
         "sm_read_bytes": sm_reads,

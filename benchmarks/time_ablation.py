@@ -1,0 +1,86 @@
+"""What each term of the run-time prediction is worth: errors on measured kernels with the term left out.
+
+    python -m benchmarks.time_ablation [FILE]
+
+Prints the table of docs/time.md. Reads a file of measurements (by default that of the H200); half a minute.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from iosim.audit.measurements import MeasuredRow, read_measurements
+from iosim.audit.predict import simulate_row
+from iosim.audit.times import streaming_times, work_of
+from iosim.hardware import load_profile
+from iosim.kernels import CLASSES, KernelClass, kernels_by_measurement
+from iosim.roofline import TERMS, FusedWork, Machine, predict_both
+
+FILE = Path(__file__).resolve().parents[1] / "validation" / "measurements" / "h200" / "attention.csv"
+COLUMNS = ("profiled_time_s", "median_time_s")
+SHORTEST_MEDIAN_S = 60e-6
+Case = tuple[MeasuredRow, FusedWork, KernelClass]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the errors of the whole model by kernel, then those without each term."""
+    rows = read_measurements(Path(arguments[0]) if arguments else FILE).rows
+    profile = load_profile(rows[0].gpu)
+    machine = Machine.of(profile, "fp16")
+    cases: list[Case] = []
+    for row in rows:
+        facts = kernels_by_measurement().get(row.implementation)
+        if row.kernel == "flash_fwd" and facts is not None and row.tile is not None:
+            levels = simulate_row(row, facts, row.tile, profile)
+            cases.append((row, work_of(row, facts, row.tile, levels), CLASSES[facts.kernel_class]))
+    streamed = [row for row in rows if row.kernel == "flash_fwd" and row.tile is None]
+    # decode kernels of unknown tile have two terms, HBM and start
+    fixed = {c: [_error(r, c, streaming_times(r, profile)[c]) for r in streamed] for c in COLUMNS}
+    bare = {c: [_error(r, c, machine.start_s) for r in streamed] for c in COLUMNS}
+    print("| terms | one run: mean | p90 | worst | many runs: mean | p90 | worst |")
+    print("|---|---|---|---|---|---|---|")
+    for kernel in dict.fromkeys(row.implementation for row, _, _ in cases):
+        own = [c for c in cases if c[0].implementation == kernel]
+        _line(f"all, {kernel}", own, machine, (), {c: [] for c in COLUMNS})
+    _line("**all**", cases, machine, (), fixed)
+    for term in TERMS:
+        if term != "vector":  # of the backward
+            _line(f"without {term}", cases, machine, (term,), bare if term == "HBM" else fixed)
+
+
+def _line(
+    label: str,
+    cases: Sequence[Case],
+    machine: Machine,
+    without: Sequence[str],
+    fixed: dict[str, list[float | None]],
+) -> None:
+    found = {c: [e for e in fixed[c] if e is not None] for c in COLUMNS}
+    for row, work, kernel in cases:
+        for column, predicted in zip(
+            COLUMNS, predict_both(work, machine, kernel, without=without), strict=True
+        ):
+            error = _error(row, column, predicted.seconds)
+            if error is not None:
+                found[column].append(error)
+    print(f"| {label} | {' | '.join(_summary(found[c]) for c in COLUMNS)} |")
+
+
+def _error(row: MeasuredRow, column: str, predicted: float | None) -> float | None:
+    measured = row.measured.get(column, 0.0)
+    if not measured or predicted is None or (column == "median_time_s" and measured < SHORTEST_MEDIAN_S):
+        return None
+    return abs(predicted / measured - 1)
+
+
+def _summary(errors: list[float]) -> str:
+    ordered = sorted(errors)
+    p90 = ordered[math.ceil(0.9 * len(ordered)) - 1]
+    return f"{sum(ordered) / len(ordered):.1%} | {p90:.1%} | {ordered[-1]:.1%}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
