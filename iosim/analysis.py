@@ -73,7 +73,7 @@ def analyze(
         resolved = {**resolved, "splits": str(best_split(table).splits)}
     program = chosen.program(problem.mask.kind, resolved)
     theory = theory_beside(
-        chosen, program, problem, resolved, placed.shown, sram_bytes=chip.sram_bytes, fits=placed.fits
+        chosen, program, problem, resolved, placed.shown, sram_bytes=chip.memory_bytes, fits=placed.fits
     )
     tally = count(program, bind(problem, placed.bound))
     padded = None if pad_head_dim is None else problem.padded(pad_head_dim)

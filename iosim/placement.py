@@ -45,9 +45,19 @@ class Chip:
         """The same as columns of one point."""
         return tuning.capacity(self.model, self.sram_bytes, self.register_bytes, 1)
 
+    @property
+    def memory_bytes(self) -> int:
+        """All that may be live on chip: M, and the registers where the model keeps tiles there too."""
+        return memory_bytes(self.model, self.sram_bytes, self.register_bytes)
+
     def holds(self, held: Footprint) -> bool:
         """Whether the worst moment fits."""
         return bool(held.sram_bytes <= self.sram_bytes and held.register_bytes <= self.register_bytes)
+
+
+def memory_bytes(model: str, sram_bytes: int, register_bytes: int) -> int:
+    """What a lower bound must take for M: in the `kernel` model accumulators are in registers, beside shared memory."""
+    return sram_bytes + register_bytes if model == "kernel" else sram_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from iosim.interpret.binding import bind
 from iosim.interpret.count import count
 from iosim.interpret.footprint import live_bytes
 from iosim.levels import generic_policies, simulate_levels
-from iosim.placement import IDEAL_TILE, untiled
+from iosim.placement import IDEAL_TILE, memory_bytes, untiled
 from iosim.problem import AttentionProblem, Mask, TileShape
 from iosim.program.evaluate import Frame, Number
 from iosim.program.ir import Program
@@ -253,7 +253,8 @@ def _finish(
     shown = shape if algorithm.tiled or options.get("gemm-tiles", "off") != "off" else None
     sram = int(limit.sram_bytes[slot])
     fits = row["sram_live_bytes"] <= sram
-    theory = theory_beside(algorithm, program, problem, options, shown, sram_bytes=sram, fits=fits)
+    on_chip = memory_bytes(limit.model, sram, int(limit.register_bytes[slot]))
+    theory = theory_beside(algorithm, program, problem, options, shown, sram_bytes=on_chip, fits=fits)
     row |= {
         "tile_rows": shown.rows if shown else None,
         "tile_cols": shown.cols if shown else None,

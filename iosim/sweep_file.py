@@ -40,7 +40,7 @@ def sweep_to_file(
     sidecar = _sidecar(grid, command)
     part, mark = path.with_name(path.name + ".part"), path.with_name(path.name + ".part.json")
     total = len(grid)
-    with _saving(path, part, total):
+    with _saving(path, part, total), _alone(path):
         done = _resume(part, mark, sidecar["fingerprint"])
         if progress and done:
             progress(done, total)
@@ -130,6 +130,28 @@ def _write_bytes(path: Path, data: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a lock on the output while a sweep writes it; a second one is refused instead of mixing rows."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system: nothing to lock with
+        yield
+        return
+    lock = path.with_name(f".{path.name}.lock")
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(
+                f"out: another sweep is writing {path}; wait for it or choose another file"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -168,20 +169,22 @@ def find_algorithm(name: str) -> Algorithm:
             "or a file such as ./mine.py:program"
         )
     path, _, function = name.partition(".py:")
-    return _load_file(Path(f"{path}.py" if function else name), function or "program")
+    file = Path(f"{path}.py" if function else name)
+    if not file.is_file():
+        raise ProgramError(f"algorithm: {file} is not a file")
+    return _load_file(file, function or "program", file.stat().st_mtime_ns)
 
 
-def _load_file(path: Path, function: str) -> Algorithm:
-    """Run a user's Python file and take one function from it."""
-    if not path.is_file():
-        raise ProgramError(f"algorithm: {path} is not a file")
+@lru_cache(maxsize=16)
+def _load_file(path: Path, function: str, changed: int) -> Algorithm:
+    """Run a user's Python file and take one function from it; once for each state of the file (`changed`)."""
     spec = importlib.util.spec_from_file_location(f"iosim_user_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ProgramError(f"algorithm: {path} cannot be loaded as Python")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ProgramError(f"algorithm: {path}: {type(error).__name__}: {error}") from error
     program = getattr(module, function, None)
     if not callable(program):
@@ -207,7 +210,7 @@ def _guarded(program: ProgramFunction, path: Path) -> ProgramFunction:
             program(p)
         except UsageError as error:
             raise type(error)(f"{path.name}: {error}") from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ProgramError(f"{path.name}: {type(error).__name__}: {error}") from error
 
     return guarded

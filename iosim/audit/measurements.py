@@ -68,6 +68,8 @@ def read_measurements(path: Path) -> MeasurementFile:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             header = reader.fieldnames or []
+            if twice := [name for index, name in enumerate(header) if name in header[:index]]:
+                raise UsageError(f"{path.name}:1: column {twice[0]} is given twice")
             if missing := [name for name in REQUIRED if name not in header]:
                 raise UsageError(f"{path.name}:1: missing columns: {', '.join(missing)}")
             if not any(name in header for name in COUNTERS):
@@ -134,7 +136,7 @@ def _whole(column: str, text: str) -> int:
 
 def _counter(column: str, text: str) -> float:
     try:
-        value = float(text)
+        value = float(text) if text.isascii() else math.nan
     except ValueError:
         raise UsageError(f"{column}: must be a number, got {text!r}") from None
     if not math.isfinite(value) or value < 0:

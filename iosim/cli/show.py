@@ -43,7 +43,7 @@ def show(
     Numbers are those of the whole run; % is a line's share of all bytes. Temporaries belong to the line that
     uses them.
     """
-    from iosim.cli.simulate import record_of
+    from iosim.cli.simulate import prove_own, record_of
     from iosim.errors import UsageError
     from iosim.interpret.binding import bind
     from iosim.interpret.listing import costed_listing
@@ -56,6 +56,7 @@ def show(
         raise UsageError(f"ALGORITHM: show takes one, got {algorithm!r}")
     (options,) = variants.options_for(chosen)
     with quiet_stdout():
+        prove_own(chosen, [options], asked)
         record = record_of(asked, chosen[0], options, tiling, hardware, remarks=problem.remarks())
     program = chosen[0].program(asked.mask.kind, record.options)
     tile = record.tiles or untiled(record.options, asked.seq_k)

@@ -261,6 +261,17 @@ def _numbers(record: RunRecord) -> dict[str, Any]:
     return {k: v for k, v in record.to_dict().items() if k not in ("profile_sha256", "warnings")}
 
 
+def prove_own(
+    algorithms: Sequence[Algorithm], options: Sequence[dict[str, str]], problem: AttentionProblem
+) -> None:
+    """Refuse a user's program that is wrong before any number of it is shown or saved."""
+    from iosim.proving import prove
+
+    for algorithm, own in zip(algorithms, options, strict=True):
+        if algorithm.user_defined:
+            prove(algorithm, problem, own)
+
+
 def _check(
     algorithm: Algorithm, name: str, problem: AttentionProblem, options: dict[str, str]
 ) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from iosim.cli.options import (
     split_algorithms,
     with_options,
 )
-from iosim.cli.output import print_json, progress_bar, warn
+from iosim.cli.output import print_json, progress_bar, quiet_stdout, warn
 from iosim.cli.variants import VariantOptions
 from iosim.errors import UsageError
 from iosim.problem import DType
@@ -67,13 +67,15 @@ def sweep(
     from iosim.sweep_file import sweep_to_file
 
     warnings = problem.remarks()
-    grid = _grid(problem.completed(), algorithm, tiling, variants, hardware, warnings)
+    with quiet_stdout():
+        grid = _grid(problem.completed(), algorithm, tiling, variants, hardware, warnings)
+        _prove_own(grid)
     if levels.wanted:
         if levels.kernel is not None:
             raise UsageError("--kernel: a sweep simulates tiles of its own; use simulate --kernel")
         grid = replace(grid, levels=True, level_policies=levels.policies())
     warn(warnings)
-    with progress_bar("sweep", len(grid)) as progress:
+    with progress_bar("sweep", len(grid)) as progress, quiet_stdout():
         if out is None:
             table = run(grid, progress)
         else:
@@ -88,6 +90,18 @@ def sweep(
             ]
         )
     _show(table, out, as_json=as_json)
+
+
+def _prove_own(grid: Grid) -> None:
+    """Refuse a user's program that is wrong under any mask of the grid, before a row of it is saved."""
+    from iosim.algorithms.registry import find_algorithm
+    from iosim.cli.simulate import prove_own
+    from iosim.problem import AttentionProblem
+
+    for name in grid.algorithm:
+        for mask in grid.mask:
+            point = AttentionProblem.of(seq=8, head_dim=4, heads=2, kv_heads=1, mask=mask)
+            prove_own([find_algorithm(name)], [dict(grid.options.get(name, {}))], point)
 
 
 def _show(table: pd.DataFrame, out: Path | None, *, as_json: bool) -> None:
