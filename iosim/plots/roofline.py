@@ -149,7 +149,7 @@ def _markers(axes: Axes, style: Style, kernel: _Kernel) -> Line:
             marker=MARKERS[p.level],
             ms=style.small_pt * MARKER_SHARE,
             mec=kernel.colour,
-            mfc="white" if kernel.measured else kernel.colour,
+            mfc="none" if kernel.measured else kernel.colour,
             mew=style.thin_pt,
             ls="none",
             zorder=4,
@@ -208,7 +208,7 @@ def _key(figure: Figure, style: Style, kernels: Sequence[_Kernel], y: float) -> 
     """One line: which marker is which level, what filled and hollow mean, and dashed roofs."""
 
     def mark(shape: str, hollow: bool) -> Line2D:
-        face = "white" if hollow else GREY
+        face = "none" if hollow else GREY
         return Line2D([], [], marker=shape, ls="none", ms=style.small_pt * 0.7, mec=GREY, mfc=face)
 
     handles, labels = [mark(MARKERS[level], False) for level in LEVELS], [TITLES[level] for level in LEVELS]

@@ -20,6 +20,12 @@ measured; on six other GPUs reads reach 0.92 to 0.97 and copies 0.86 to 0.90."""
 START_S = 5.5e-6
 """Start of a kernel on an H200 (its profile); taken for GPUs that nobody measured."""
 
+BUSY_W, JOULE_PER_FLOP, JOULE_PER_HBM_BYTE = 460.0, 0.91e-12, 66e-12
+"""Power of an H200 (its profile); taken for other products of the same die with the same limit."""
+SAME_DIE = ("hopper", 132, 700.0)
+"""Architecture, SMs and board limit in W of those products."""
+OVERRIDE = "override:"  # how the source of a what-if number begins
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
@@ -62,6 +68,10 @@ class Machine:
         unit = profile.compute_unit(dtype)
         assumed: list[str] = []
         read, write = _bandwidths(profile, assumed)
+        if any(q.source.startswith(OVERRIDE) for q in profile.quantities.values()):
+            assumed.append(
+                "what-if: constants of kernels and every number not given stay those of the real GPU"
+            )
         vector = profile.number("compute.vector.fp32") / (FMA_FLOPS * profile.sm_count * profile.clock_hz)
         return cls(
             name=profile.name,
@@ -104,16 +114,25 @@ def _per_clock(value: float) -> float:
     return float(whole) if whole and abs(value / whole - 1) < 0.005 else value
 
 
+def _whatif(profile: HardwareProfile, key: str) -> bool:
+    return profile.has(key) and profile.quantity(key).source.startswith(OVERRIDE)
+
+
 def _bandwidths(profile: HardwareProfile, assumed: list[str]) -> tuple[float, float]:
-    """Read and write bandwidth; a copy reads and writes half of its bytes each, so 2/copy = 1/read + 1/write."""
+    """Read and write bandwidth; a copy reads and writes half of its bytes each, so 2/copy = 1/read + 1/write.
+
+    What was measured says nothing about another printed bandwidth that a what-if gives.
+    """
     peak = profile.hbm_bandwidth_bytes_per_s
+    other = _whatif(profile, "memory.hbm.bandwidth")
     found = []
-    for key, share in (("hbm_read_bandwidth", READ_SHARE), ("hbm_copy_bandwidth", COPY_SHARE)):
-        if profile.has(f"measured.{key}"):
-            found.append(float(profile.number(f"measured.{key}")))
+    for name, share in (("hbm_read_bandwidth", READ_SHARE), ("hbm_copy_bandwidth", COPY_SHARE)):
+        key = f"measured.{name}"
+        if profile.has(key) and (not other or _whatif(profile, key)):
+            found.append(float(profile.number(key)))
         else:
             found.append(share * peak)
-            assumed.append(f"{key.replace('_', ' ')}: {share} of the printed bandwidth, as on an H200")
+            assumed.append(f"{name.replace('_', ' ')}: {share} of the printed bandwidth, as on an H200")
     read, copy = found
     if 2 * read <= copy:
         raise ProfileError(
@@ -131,9 +150,13 @@ def _start(profile: HardwareProfile, assumed: list[str]) -> float:
 
 def _power(profile: HardwareProfile, assumed: list[str]) -> Power | None:
     keys = ("busy_power", "energy_per_flop", "energy_per_hbm_byte")
-    if all(profile.has(f"measured.{key}") for key in keys) and profile.has("compute.board_power"):
+    limit = float(profile.number("compute.board_power")) if profile.has("compute.board_power") else 0.0
+    if limit and all(profile.has(f"measured.{key}") for key in keys):
         busy, flop, byte = (float(profile.number(f"measured.{key}")) for key in keys)
-        limit = float(profile.number("compute.board_power"))
-        return Power(limit_w=limit, busy_w=busy, joule_per_flop=flop, joule_per_hbm_byte=byte)
-    assumed.append("clock of long runs: the highest, the power of this GPU is not known")
-    return None
+    elif (profile.architecture, profile.sm_count, limit) == SAME_DIE:
+        busy, flop, byte = BUSY_W, JOULE_PER_FLOP, JOULE_PER_HBM_BYTE
+        assumed.append("power of long runs: as on an H200, the same die and limit")
+    else:
+        assumed.append("clock of long runs: the highest, the power of this GPU is not known")
+        return None
+    return Power(limit_w=limit, busy_w=busy, joule_per_flop=flop, joule_per_hbm_byte=byte)
