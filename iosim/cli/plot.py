@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from iosim.cli.drawing import Formats, StyleName, split, wrote
+from iosim.cli.drawing import Formats, StyleName, say, split, wrote
 from iosim.cli.options import OUTPUT, AsJson
 from iosim.cli.output import print_json
 from iosim.errors import RunError, UsageError
@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 def plot(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A table of `iosim sweep`: CSV or Parquet.")],
-    x: Annotated[str, typer.Option("--x", metavar="COLUMN", help="Column along the x axis.")] = "seq_q",
+    x: Annotated[
+        str | None,
+        typer.Option("--x", metavar="COLUMN", help="Column along the x axis [seq_q, or what varies]."),
+    ] = None,
     y: Annotated[
         str, typer.Option("--y", metavar="COLUMN", help="Column along the y axis; sm_bytes is read + write.")
     ] = "sm_bytes",
     by: Annotated[
-        str, typer.Option("--by", metavar="LIST", help="Columns that tell curves apart.")
+        str,
+        typer.Option(
+            "--by", metavar="LIST", help="Columns that tell curves apart; what else varies is added."
+        ),
     ] = "algorithm",
     where: Annotated[
         list[str] | None,
@@ -39,19 +45,25 @@ def plot(
     formats: Formats = "png,svg,pdf",
     as_json: AsJson = False,
 ) -> None:
-    """Draw one column of a saved sweep against another, a curve for each value of a third."""
+    """Draw one column of a saved sweep against another, a curve for each combination of all others that vary."""
     from iosim.plots.files import check_formats, save
-    from iosim.plots.lines import plot_sweep
+    from iosim.plots.lines import complete_by, plot_sweep, varying_axis
     from iosim.plots.style import find_style
 
     look, kinds = find_style(style), check_formats(split(formats))
+    table, kept = _read(file), _conditions(where or [])
+    x = x or varying_axis(table, kept)
+    asked = split(by)
+    full = complete_by(table, x=x, y=y, by=asked, where=kept)
+    if added := [column for column in full if column not in asked]:
+        say(
+            f"{', '.join(added)} tell{'s' * (len(added) == 1)} curves apart too; --where COLUMN=VALUE takes one value"
+        )
     stem = Path(out) if out else Path(file).with_suffix("")
     stem = stem.with_suffix("") if stem.suffix.lower() in (".png", ".svg", ".pdf", ".csv") else stem
     if Path(file).resolve() == stem.with_name(f"{stem.name}.csv").resolve():
         stem = stem.with_name(f"{stem.name}_{y}_by_{x}")
-    drawn = plot_sweep(
-        _read(file), look, x=x, y=y, by=split(by), where=_conditions(where or []), name=stem.name
-    )
+    drawn = plot_sweep(table, look, x=x, y=y, by=full, where=kept, name=stem.name)
     paths = save(drawn, stem, kinds)
     wrote(paths)
     if as_json:

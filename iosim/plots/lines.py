@@ -16,19 +16,59 @@ from iosim.plots.axes import SRAM_RANGE_BYTES, bytes_axis, decades, finish, new_
 from iosim.plots.files import Plot
 from iosim.plots.labels import Line
 from iosim.plots.style import ALGORITHM_COLOURS, CYCLE, DASHES, Style, styled
+from iosim.plots.words import axis_text, listed, short_text, value_text
 
 DERIVED = {"sm_bytes": ("sm_read_bytes", "sm_write_bytes")}
-_NAMES = {
-    "sm_bytes": "bytes moved",
-    "sm_read_bytes": "bytes read",
-    "sm_write_bytes": "bytes written",
-    "seq_q": "N: queries",
-    "seq_k": "keys",
-    "head_dim": "d: head dimension",
-}
-_UNITS = {"_bytes": "bytes", "_flops": "flops", "_ops": "operations"}
+INPUTS: tuple[str, ...] = (
+    "algorithm",
+    "profile",
+    "mask",
+    "tiles",
+    "batch",
+    "heads",
+    "kv_heads",
+    "seq_q",
+    "seq_k",
+    "head_dim",
+)
+INPUTS += ("value_dim", "sram_bytes", "dtype_q", "dtype_k", "dtype_v", "dtype_o", "dtype_acc")
+"""Columns that can tell rows apart, in the order in which they are asked."""
+
 LOG_RATIO = 8
 MAX_CURVES = 24
+_COLOURS = (*CYCLE, "#7A4B00")  # eight; only more curves than that take dashes as well
+
+
+def complete_by(
+    table: pd.DataFrame,
+    *,
+    x: str,
+    y: str = "sm_bytes",
+    by: Sequence[str] = ("algorithm",),
+    where: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """`by`, and after it the inputs that vary too among rows with one x on one curve.
+
+    A column that follows another (kv_heads the heads, M the GPU) is not added. `UsageError`: as `plot_sweep`.
+    """
+    kept = _kept(table, x, y, by, where or {})
+    out = [column for column in by if column not in (x, y)]
+    for column in INPUTS:
+        if column not in kept or column in (x, y, *out):
+            continue
+        groups = kept.groupby([*out, x], dropna=False)
+        if kept.duplicated([*out, x]).any() and (groups[column].nunique(dropna=False) > 1).any():
+            out.append(column)
+    return tuple(out)
+
+
+def varying_axis(table: pd.DataFrame, where: Mapping[str, str] | None = None) -> str:
+    """The x axis where nobody named one: N if it varies, else the first of M, d and the others that does."""
+    kept = _matching(_with_derived(table), where or {})
+    for column in ("seq_q", "sram_bytes", "head_dim", "seq_k", "batch", "heads", "kv_heads", "value_dim"):
+        if column in kept and kept[column].nunique() > 1:
+            return column
+    return "seq_q"
 
 
 def plot_sweep(
@@ -46,37 +86,49 @@ def plot_sweep(
     `UsageError`: an unknown or non-numeric column, no rows left, or several rows at one x of one curve (another
     column varies too: put it into `by` or fix it with `where`).
     """
-    table = _with_derived(table)
-    for column in (x, y, *by, *(where or {})):
-        _check_column(table, column)
-    kept = _matching(table, where or {})
-    kept = kept[
-        pd.to_numeric(kept[x], errors="coerce").notna() & pd.to_numeric(kept[y], errors="coerce").notna()
-    ]
-    if kept.empty:
-        raise UsageError(f"plot: no row has both {x} and {y}{' and matches --where' if where else ''}")
+    kept = _kept(table, x, y, by, where or {})
     by = [column for column in by if column not in (x, y)]
     _check_unique(kept, x, y, by)
-    curves = [(key, rows.sort_values(x)) for key, rows in _groups(kept, by)]
-    looks = _looks([key for key, _ in curves])
+    told = [column for column in by if kept[column].nunique(dropna=False) > 1] or by
+    curves = [(key, rows.sort_values(x)) for key, rows in _groups(kept, told)]
     if len(curves) > MAX_CURVES:
         raise UsageError(
             f"plot: {len(curves)} curves are too many to tell apart; at most {MAX_CURVES}: use --where"
         )
+    looks = _looks([key for key, _ in curves], told)
+    heading = f"{short_text(y)} against {short_text(x)}"
+    heading = heading[0].upper() + heading[1:]
     with styled(style):
         figure, axes = new_figure(style)
-        _x_axis(axes, x, kept[x].astype(float).to_numpy())
+        _x_axis(axes, x, kept)
         _y_axis(axes, y, kept[y].astype(float).to_numpy())
-        lines = [_curve(axes, key, looks[key], rows, x, y) for key, rows in curves]
-        finish(axes, style, lines, f"{y} against {x}", _fixed(kept, {x, y, *by}))
+        lines = [
+            _curve(axes, ", ".join(map(value_text, told, key)), look, rows, x, y)
+            for (key, rows), look in zip(curves, looks, strict=True)
+        ]
+        finish(axes, style, lines, heading, _fixed(kept, {x, y, *told}))
     columns = [*by, x, y]
     return Plot(
         name=name,
         figure=figure,
         data=kept[columns].sort_values(columns[:-1]).reset_index(drop=True),
-        caption=f"{y} against {x}, one curve for each {', '.join(by) or 'table'}.",
+        caption=f"{heading}{f', one curve for each {listed(told)}' if told else ''}.",
         style=style,
     )
+
+
+def _kept(table: pd.DataFrame, x: str, y: str, by: Sequence[str], where: Mapping[str, str]) -> pd.DataFrame:
+    """The rows that match and have numbers in both columns; `UsageError` where that is none, or a name is wrong."""
+    table = _with_derived(table)
+    for column in (x, y, *by, *where):
+        _check_column(table, column)
+    kept = _matching(table, where)
+    kept = kept[
+        pd.to_numeric(kept[x], errors="coerce").notna() & pd.to_numeric(kept[y], errors="coerce").notna()
+    ]
+    if kept.empty:
+        raise UsageError(f"plot: no row has both {x} and {y}{' and matches --where' if where else ''}")
+    return kept
 
 
 def _with_derived(table: pd.DataFrame) -> pd.DataFrame:
@@ -111,20 +163,8 @@ def _check_unique(table: pd.DataFrame, x: str, y: str, by: Sequence[str]) -> Non
     first = (
         doubles.groupby([*by, x], dropna=False).get_group(tuple(doubles.iloc[0][[*by, x]])) if by else doubles
     )
-    inputs: tuple[str, ...] = (
-        "algorithm",
-        "profile",
-        "mask",
-        "tiles",
-        "batch",
-        "heads",
-        "kv_heads",
-        "seq_q",
-        "seq_k",
-    )
-    inputs += ("head_dim", "value_dim", "sram_bytes")
     varying = [
-        c for c in inputs if c in first and c not in (x, y, *by) and first[c].nunique(dropna=False) > 1
+        c for c in INPUTS if c in first and c not in (x, y, *by) and first[c].nunique(dropna=False) > 1
     ]
     raise UsageError(
         f"plot: several rows have the same {x} on one curve; "
@@ -142,52 +182,51 @@ def _groups(table: pd.DataFrame, by: Sequence[str]) -> list[tuple[tuple[Any, ...
     ]
 
 
-def _name(key: tuple[Any, ...]) -> str:
-    return ", ".join(str(part).removesuffix(".0") for part in key)
+def _looks(keys: Sequence[tuple[Any, ...]], by: Sequence[str]) -> list[tuple[str, Any]]:
+    """A colour for each curve, and dashes once the colours are used up; algorithms keep the colours of other figures.
 
-
-def _looks(keys: Sequence[tuple[Any, ...]]) -> dict[tuple[Any, ...], tuple[str, Any]]:
-    """Colour by the first part of the key, dashes by the rest; algorithms keep the colours they have elsewhere."""
-    firsts = list(dict.fromkeys(key[:1] for key in keys))
-    rests = list(dict.fromkeys(key[1:] for key in keys))
-    free = [c for c in CYCLE if c not in {ALGORITHM_COLOURS.get(str(f[0])) for f in firsts if f}] or list(
-        CYCLE
-    )
-    out = {}
-    for key in keys:
-        first = firsts.index(key[:1])
-        colour = ALGORITHM_COLOURS.get(str(key[0])) if key else None
-        dash = (rests.index(key[1:]) + first // len(free)) % len(DASHES)
-        out[key] = (colour or free[first % len(free)], DASHES[dash])
+    Only where nothing but the algorithm tells curves apart: beside another column its colour would mean two curves.
+    """
+    fixed = [ALGORITHM_COLOURS.get(str(key[0])) if list(by) == ["algorithm"] else None for key in keys]
+    free = [colour for colour in _COLOURS if colour not in fixed] or list(_COLOURS)
+    out: list[tuple[str, Any]] = []
+    others = 0
+    for colour in fixed:
+        if colour is not None:
+            out.append((colour, DASHES[0]))
+            continue
+        out.append((free[others % len(free)], DASHES[others // len(free) % len(DASHES)]))
+        others += 1
     return out
 
 
-def _curve(
-    axes: Axes, key: tuple[Any, ...], look: tuple[str, Any], rows: pd.DataFrame, x: str, y: str
-) -> Line:
-    text, (colour, dash) = _name(key), look
+def _curve(axes: Axes, text: str, look: tuple[str, Any], rows: pd.DataFrame, x: str, y: str) -> Line:
+    colour, dash = look
     xs, ys = rows[x].astype(float).to_numpy(), rows[y].astype(float).to_numpy()
     marker = "o" if len(xs) < 3 else None
     axes.plot(xs, ys, color=colour, ls=dash, marker=marker, ms=4, label=text or "_", zorder=3)
     return Line(text=text, colour=colour, x=np.asarray(xs), y=np.asarray(ys))
 
 
-def _x_axis(axes: Axes, name: str, values: np.ndarray[Any, Any]) -> None:
+def _x_axis(axes: Axes, name: str, table: pd.DataFrame) -> None:
+    values = table[name].astype(float)
     low, high = float(values.min()), float(values.max())
+    square = name == "seq_q" and "seq_k" in table and bool((table["seq_q"] == table["seq_k"]).all())
+    label = "N: queries and keys" if square else axis_text(name)
     if name == "sram_bytes" and SRAM_RANGE_BYTES[0] <= low and high <= SRAM_RANGE_BYTES[1]:
         sram_axis(axes)
     elif low > 0 and high / low >= LOG_RATIO:
-        size_axis(axes, [low, high], _label(name))
+        size_axis(axes, [low, high], label)
     else:
         pad = (high - low) * 0.03 or 1
         axes.set_xlim(low - pad, high + pad)
-        axes.set_xlabel(_label(name))
+        axes.set_xlabel(label)
 
 
 def _y_axis(axes: Axes, name: str, values: np.ndarray[Any, Any]) -> None:
     low, high = float(values.min()), float(values.max())
     if name.endswith("_bytes") and low > 0:
-        bytes_axis(axes, values, _label(name))
+        bytes_axis(axes, values, axis_text(name))
         return
     if low > 0 and high / low >= LOG_RATIO:
         axes.set_yscale("log")
@@ -195,31 +234,14 @@ def _y_axis(axes: Axes, name: str, values: np.ndarray[Any, Any]) -> None:
     else:
         axes.set_ylim(min(0.0, low), high * 1.08 if high > 0 else 1.0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
-    axes.set_ylabel(_label(name))
+    axes.set_ylabel(axis_text(name))
     axes.grid(axis="y")
-
-
-def _label(name: str) -> str:
-    if name in _NAMES:
-        return _NAMES[name]
-    for suffix, unit in _UNITS.items():
-        if name.endswith(suffix):
-            return f"{name.removesuffix(suffix)}, {unit}"
-    return name
 
 
 def _fixed(table: pd.DataFrame, shown: set[str]) -> str:
     """The inputs that are the same everywhere and worth saying."""
-    names = {
-        "profile": "",
-        "seq_q": "N = ",
-        "head_dim": "d = ",
-        "heads": "H = ",
-        "mask": "mask ",
-        "sram_bytes": "M = ",
-    }
     parts = []
-    for column, text in names.items():
+    for column in ("algorithm", "profile", "seq_q", "head_dim", "heads", "mask", "sram_bytes"):
         if column in table and column not in shown and table[column].nunique(dropna=False) == 1:
-            parts.append(f"{text}{str(table[column].iloc[0]).removesuffix('.0')}")
-    return ", ".join(p for p in parts if p not in ("H = 1", "mask none"))
+            parts.append(value_text(column, table[column].iloc[0]))
+    return ", ".join(p for p in parts if p not in ("H = 1", "no mask"))

@@ -106,9 +106,10 @@ def test_plot_draws_a_saved_sweep(iosim: Run, tmp_path: Path) -> None:
 def test_plot_reads_parquet_and_conditions(iosim: Run, tmp_path: Path) -> None:
     table = tmp_path / "sweep.parquet"
     iosim("sweep", "--seq", "512:2K:x2", "--head-dim", "64,128", "--out", str(table))
-    refused = iosim("plot", str(table))
-    assert refused.code == 2
-    assert "what varies too: head_dim" in refused.err
+    both = iosim("plot", str(table), "--formats", "png", "--out", str(tmp_path / "both"), "--json")
+    assert both.code == 0
+    assert "head_dim tells curves apart too" in both.err
+    assert both.json["caption"] == "Bytes moved against N, one curve for each d."
     done = iosim(
         "plot", str(table), "--where", "head_dim=64", "--out", str(tmp_path / "f.png"), "--formats", "png"
     )

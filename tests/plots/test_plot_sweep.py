@@ -9,8 +9,10 @@ import pytest
 
 from iosim.errors import UsageError
 from iosim.plots.axes import SRAM_RANGE_BYTES, decades
-from iosim.plots.lines import plot_sweep
-from iosim.plots.style import PAPER, SCREEN, Style
+from iosim.plots.files import Plot
+from iosim.plots.lines import complete_by, plot_sweep, varying_axis
+from iosim.plots.style import ALGORITHM_COLOURS, PAPER, SCREEN, Style
+from iosim.plots.words import listed, value_text
 
 
 def sweep_table(algorithms: list[str], factor: int = 1) -> pd.DataFrame:
@@ -110,3 +112,86 @@ def test_too_many_curves_are_refused() -> None:
     table = sweep_table([f"a{k}" for k in range(30)])
     with pytest.raises(UsageError, match="30 curves are too many"):
         plot_sweep(table, SCREEN, x="seq_q", where={"head_dim": "64"})
+
+
+def drawn_labels(plot: Plot) -> set[str]:
+    texts = [t.get_text() for legend in plot.figure.legends for t in legend.get_texts()]
+    return {*texts, *(t.get_text() for t in plot.figure.axes[0].texts)}
+
+
+def test_what_varies_is_added_and_said_in_words() -> None:
+    table = pd.concat(
+        [
+            sweep_table(["flash1", "flash2"], 64 * 1024 // m).assign(sram_bytes=m, mask="none")
+            for m in (32768, 65536)
+        ]
+    )
+    full = complete_by(table, x="seq_q", where={"head_dim": "64"})
+    assert full == ("algorithm", "sram_bytes")
+    plot = plot_sweep(table, SCREEN, x="seq_q", by=full, where={"head_dim": "64"})
+    assert drawn_labels(plot) == {f"{a}, M = {m} KiB" for a in ("flash1", "flash2") for m in (32, 64)}
+    assert [t.get_text() for t in plot.figure.texts] == ["Bytes moved against N", "d = 64"]
+    assert plot.caption == "Bytes moved against N, one curve for each algorithm and M."
+    assert complete_by(table, x="seq_q", by=[]) == ("algorithm", "head_dim", "sram_bytes")
+
+
+def test_a_column_that_follows_another_is_not_added() -> None:
+    table = sweep_table(["flash2"])
+    table["value_dim"] = table["head_dim"]
+    table["seq_k"] = table["seq_q"]
+    table["profile"] = "h100-sxm"
+    assert complete_by(table, x="seq_q") == ("algorithm", "head_dim")
+    two = pd.concat([table, table.assign(profile="a100-sxm-80gb", sram_bytes=166912)])
+    assert complete_by(two, x="seq_q", where={"head_dim": "64"}) == ("algorithm", "profile")
+
+
+@pytest.mark.parametrize("count", [2, 8, 9, 20])
+def test_every_curve_looks_different_and_dashes_come_last(count: int) -> None:
+    table = sweep_table(["flash2"])
+    table = pd.concat(
+        [table.assign(heads=k, sm_read_bytes=k * table["sm_read_bytes"]) for k in range(1, count + 1)]
+    )
+    plot = plot_sweep(table, SCREEN, x="seq_q", by=["heads"], where={"head_dim": "64"})
+    curves = [c for c in plot.figure.axes[0].get_lines() if not str(c.get_label()).startswith("_")]
+    assert len({(c.get_color(), c.get_linestyle(), c._unscaled_dash_pattern) for c in curves}) == count  # type: ignore[attr-defined]
+    assert all(c.get_linestyle() == "-" for c in curves[:8])
+    assert all(c.get_linestyle() != "-" for c in curves[8:])
+
+
+def test_algorithms_alone_keep_their_colours() -> None:
+    plot = plot_sweep(sweep_table(["standard", "flash2"]), SCREEN, x="seq_q", where={"head_dim": "64"})
+    found = {c.get_label(): c.get_color() for c in plot.figure.axes[0].get_lines()}
+    assert {name: found[name] for name in ("standard", "flash2")} == {
+        name: ALGORITHM_COLOURS[name] for name in ("standard", "flash2")
+    }
+
+
+def test_the_axis_is_what_varies() -> None:
+    table = sweep_table(["flash2"])
+    assert varying_axis(table) == "seq_q"
+    assert varying_axis(table, {"seq_q": "512"}) == "head_dim"
+    assert varying_axis(table, {"seq_q": "512", "head_dim": "64"}) == "seq_q"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("sram_bytes", 32768, "M = 32 KiB"),
+        ("sram_bytes", 32768.0, "M = 32 KiB"),
+        ("head_dim", 128, "d = 128"),
+        ("seq_q", 8192, "N = 8,192"),
+        ("seq_k", 8192, "8,192 keys"),
+        ("algorithm", "flash2", "flash2"),
+        ("mask", "none", "no mask"),
+        ("mask", "window:64", "window:64"),
+        ("tiles", "128x64", "128x64 tiles"),
+        ("dtype_q", "fp8", "dtype q = fp8"),
+    ],
+)
+def test_values_in_words(column: str, value: object, text: str) -> None:
+    assert value_text(column, value) == text
+
+
+def test_lists_in_words() -> None:
+    assert listed(["algorithm"]) == "algorithm"
+    assert listed(["algorithm", "head_dim", "sram_bytes"]) == "algorithm, d and M"
