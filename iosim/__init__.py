@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from iosim.errors import IosimError
     from iosim.grid import Grid
     from iosim.hardware import HardwareProfile, load_profile, profile_names
+    from iosim.kernels import load_kernel
     from iosim.models import ModelShape, find_model, model_names
     from iosim.problem import AttentionProblem, DType, Mask, TileShape
     from iosim.results import RunRecord
     from iosim.sweep import sweep
+    from iosim.timing import time_kernel
 
 __version__ = "0.1.0"
 
@@ -40,10 +42,12 @@ _HOME = {
     "analyze": "iosim.analysis",
     "find_algorithm": "iosim.algorithms.registry",
     "find_model": "iosim.models",
+    "load_kernel": "iosim.kernels",
     "load_profile": "iosim.hardware",
     "model_names": "iosim.models",
     "profile_names": "iosim.hardware",
     "sweep": "iosim.sweep",
+    "time_kernel": "iosim.timing",
 }
 
 __all__ = [
@@ -61,10 +65,12 @@ __all__ = [
     "analyze",
     "find_algorithm",
     "find_model",
+    "load_kernel",
     "load_profile",
     "model_names",
     "profile_names",
     "sweep",
+    "time_kernel",
 ]
 
 
