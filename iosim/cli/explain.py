@@ -92,7 +92,7 @@ def _show(timing: Timing) -> None:
     print(
         f"{timing.kernel} ({timing.kernel_class}, {timing.passes}) on {timing.profile}: "
         f"batch {p.batch}, heads {heads}, {p.seq_q} x {p.seq_k}, d {p.head_dim}, {p.mask}, {p.dtype_k}, "
-        f"tiles {timing.tile}"
+        f"tiles {timing.tile or 'unknown'}"
     )
     bound = timing.bound
     print(

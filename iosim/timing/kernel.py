@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from iosim.algorithms.registry import find_algorithm
+from iosim.audit.compare import DECODE_QUERIES
 from iosim.audit.unfused import UnfusedBytes, unfused_bytes
 from iosim.errors import IosimError, ProfileError, UsageError
 from iosim.hardware import HardwareProfile
@@ -17,12 +18,17 @@ from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem, TileShape
 from iosim.roofline import LowerBound, Machine, Prediction, attention_bound, predict_both
 from iosim.roofline.backward import backward_work
+from iosim.roofline.lower_bound import compulsory_bytes
 from iosim.roofline.prediction import PAUSE_S
 from iosim.roofline.unfused import GEMMS, KERNELS, SOFTMAX_NOTE, aligned, predict_gemm, streaming_time
 from iosim.roofline.work import fused_work
 
 DEFAULT_KERNELS = MappingProxyType({"hopper": "cudnn-sdpa", "ampere": "torch-flash2", "ada": "torch-flash2"})
 """The fused kernel that torch prefers, by architecture."""
+
+DECODE_NOTE = (
+    "decode: another kernel of the library runs, whose tile is not known; its bytes alone are counted"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +136,8 @@ def time_kernel(
         run = _Run.backward(facts, problem, tile, machine, pause_s)
     elif facts.kernel_class == "unfused":
         run = _Run.unfused(facts, problem, profile, machine)
+    elif problem.seq_q < DECODE_QUERIES and not facts.pack_heads_at_single_query:
+        run, tile = _Run.streaming(facts, problem, machine), None
     else:
         run = _Run.fused(facts, problem, tile, profile, machine, pause_s)
     bound = attention_bound(problem, machine, passes=passes, recompute=passes == "bwd")
@@ -205,6 +213,20 @@ class _Run:
             shared_bytes=_shared_bytes(facts, problem, tile),
             sm_bytes=levels.sm_read_bytes + levels.sm_write_bytes,
             hbm_bytes=levels.hbm_read_bytes + levels.hbm_write_bytes,
+        )
+
+    @classmethod
+    def streaming(cls, facts: KernelFacts, problem: AttentionProblem, machine: Machine) -> _Run:
+        """A decode kernel that is not the one of the card: only its bytes are known."""
+        read, written = compulsory_bytes(problem)
+        try:
+            CLASSES[facts.kernel_class].share_on(machine.architecture)
+        except ProfileError as error:
+            return cls(reason=str(error))
+        found = streaming_time(machine, read, written)
+        return cls(
+            launches=(LaunchTime(kernel=facts.name, once=found, repeated=found, note=DECODE_NOTE),),
+            hbm_bytes=read + written,
         )
 
     @classmethod

@@ -93,6 +93,16 @@ def test_ragged_rows_of_unfused_attention_are_not_predicted(run: Any) -> None:
     assert "16 bytes" in found["prediction"]["reason"]
 
 
+def test_a_decode_step_of_cudnn_is_its_bytes(run: Any) -> None:
+    words = "explain --hw h200-sxm --batch 64 --heads 32 --kv-heads 8 --seq-q 1 --seq-k 8192"
+    found = run(f"{words} --kernel cudnn-sdpa --json").json
+    assert found["tiles"] is None
+    assert found["prediction"]["launches"][0]["note"].startswith("decode: another kernel")
+    assert found["prediction"]["one_shot_s"] == pytest.approx(0.000467584, rel=0.01)  # measured, case 92
+    flash2 = run(f"{words} --kernel torch-flash2 --json").json  # computes 128 rows for each of 4
+    assert flash2["prediction"]["one_shot_s"] == pytest.approx(0.00077536, rel=0.02)  # measured, case 78
+
+
 def test_backward(run: Any) -> None:
     found = run("explain --hw a100-sxm-80gb --seq 1024 --heads 32 --pass bwd --json").json
     assert found["tiles"] == {"rows": 64, "cols": 128}
