@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 PAST_LIMIT = 4  # exit code when --max-error is passed over
 ROWS_SHOWN = 20
+CELLS_A_LINE = 2
+PAIR_WIDTH = len("34,426.8M / 34,428.3M")
 
 Measurements = Annotated[
     Path, typer.Argument(metavar="FILE", help="A CSV of measurements, one row a kernel.")
@@ -49,7 +51,7 @@ def audit(
 ) -> None:
     """Predict every measured kernel and print predicted, measured and error at each level, worst first.
 
-    Errors are predicted/measured - 1. A dash is what the model cannot know, such as unknown tiles.
+    Errors are predicted/measured - 1. What the model cannot know, as with unknown tiles, is left out.
     Times are of one launch (profiled) and of repeated ones under the power limit (median). The summary covers
     fused forward kernels with at least 8 queries; the others have their own lines.
     """
@@ -78,14 +80,21 @@ def _show_rows(items: Sequence[Comparison], most: int | None) -> None:
     from iosim.audit.predict import COLUMNS
 
     ordered = sorted(items, key=lambda item: -item.worst(COLUMNS))
-    headers = ["case", "kernel", "shape", *COLUMNS]
-    rows = [
-        [i.row.case, f"{i.row.implementation}/{i.row.kernel}", _shape(i), *_cells(i)] for i in ordered[:most]
-    ]
-    print_table(headers, rows, right=range(3, len(headers)))
+    print("predicted / measured, error; worst first\n")
+    for item in ordered[:most]:
+        print("\n".join(_block(item)) + "\n")
     if most is not None and len(ordered) > most:
-        print(f"... and {len(ordered) - most} rows with smaller errors (--all)")
-    print("each cell: predicted / measured, error\n")
+        print(f"... and {len(ordered) - most} rows with smaller errors (--all)\n")
+
+
+def _block(item: Comparison) -> list[str]:
+    """A row's heading, then what is known of it, two columns of the measurement beside each other."""
+    row = item.row
+    lines = [f"case {row.case}  {row.implementation}/{row.kernel}  {_shape(item)}"]
+    cells = _cells(item)
+    for k in range(0, len(cells), CELLS_A_LINE):
+        lines.append(("  " + "  ".join(cells[k : k + CELLS_A_LINE])).rstrip())
+    return lines if cells else [*lines, "  nothing predicted"]
 
 
 def _shape(item: Comparison) -> str:
@@ -95,8 +104,10 @@ def _shape(item: Comparison) -> str:
 
 
 def _cells(item: Comparison) -> list[str]:
+    """What is both predicted and measured, in cells of one width."""
     from iosim.audit.predict import COLUMNS
 
+    width = max(map(len, COLUMNS))
     out = []
     for column in COLUMNS:
         predicted, measured, error = (
@@ -104,10 +115,9 @@ def _cells(item: Comparison) -> list[str]:
             item.row.measured.get(column),
             item.error(column),
         )
-        if predicted is None or measured is None or error is None:
-            out.append("-")
-        else:
-            out.append(f"{_short(column, predicted)} / {_short(column, measured)}, {error:+.1%}")
+        if predicted is not None and measured is not None and error is not None:
+            pair = f"{_short(column, predicted)} / {_short(column, measured)}"
+            out.append(f"{column:{width}}  {pair:>{PAIR_WIDTH}}  {error:>+7.1%}")
     return out
 
 

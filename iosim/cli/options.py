@@ -66,7 +66,8 @@ MaskText = Annotated[
     _problem(
         "--mask",
         metavar="MASK",
-        help="none, causal (bottom-right) or window:W (causal, the last W keys) [none].",
+        help="none, causal (bottom-right), window:W (causal, the last W keys) or prefix:P (causal, but all see the "
+        "first P keys) [none].",
     ),
 ]
 Scale = Annotated[

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from iosim.cli.output import plain_table, print_table, quiet_stdout
+from iosim.cli.output import plain_table, print_table, progress_bar, quiet_stdout
 
 HEADERS = ["name", "bytes"]
 ROWS = [["flash2", "8"], ["standard", "17,448,304,640"]]
@@ -57,3 +57,18 @@ def test_what_foreign_code_prints_goes_to_stderr(capsys: pytest.CaptureFixture[s
     with quiet_stdout():
         print("loud")
     assert capsys.readouterr() == ("", "loud\n")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_goes_to_a_terminals_stderr_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with progress_bar("audit", 1) as progress:
+        for done in range(1, 5):
+            progress(done, 4)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert ("100%" in err) is terminal  # the total is what the work said, not what the bar began with
+    assert ("audit" in err) is terminal
