@@ -109,6 +109,7 @@ def _params(config: CacheConfig) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
             config.partitions,
             COPIES.index(config.write_copies),
             config.sampled_slices,
+            config.dirty_ways,
         ],
         np.int64,
     )

@@ -68,6 +68,8 @@ class CacheConfig:
     `home_bytes`; a reader looks in its own partition, then in the home, and both keep a copy; a write is
     dirty at home, and clean copies stay in no other partition, in the writer's (`near`) or in `all`, by
     `write_copies`.
+    `dirty_ways`: a set that comes to hold more dirty lines than this writes back its two least recent ones,
+    which stay, clean (0: no limit).
     `sampled_slices` simulates only that many slices of a sliced index and scales the counts up (0: all of
     them).
     """
@@ -81,6 +83,7 @@ class CacheConfig:
     partitions: int = 1
     home_bytes: int = 4096
     write_copies: Copies = "near"
+    dirty_ways: int = 0
     sampled_slices: int = 0
     seed: int = 1
 
@@ -114,6 +117,10 @@ class CacheConfig:
         if self.write_copies not in COPIES:
             raise SimulationError(
                 f"cache: unknown write_copies {self.write_copies!r}; allowed: {', '.join(COPIES)}"
+            )
+        if self.dirty_ways < 0 or (self.dirty_ways and self.policy != "lru"):
+            raise SimulationError(
+                f"cache: dirty_ways must be 0 (no limit), or positive with policy lru, got {self.dirty_ways}"
             )
         if self.index.kind == "sliced":
             self._check_sliced()

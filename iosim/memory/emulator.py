@@ -10,6 +10,8 @@ Semantics, in order:
    is, if it is not there. The written sectors are dirty at home. Unless the write is private, the other
    partitions that
    `write_copies` names hold a clean copy of the written sectors as well, filled in order after the home.
+   Before that, if the home's set has more than `dirty_ways` dirty lines, the two of them that were least
+   recently touched are written back and stay, clean.
 4. A line that needs room takes the first empty slot of its set, else the victim named by the policy: the
    least recently touched (lru), the oldest (fifo), the next one past the hand that was not touched since
    the hand came by (clock), the one that a tree of bits points to, each pointing away from its half last
@@ -194,12 +196,23 @@ class EmulatedCache:
         line.valid |= written
         line.dirty |= written
         line.stream = stream
+        self._limit_dirty(self._set(home, number))
         for other in range(self.config.partitions):
             copied = self.config.write_copies == "all" or (
                 self.config.write_copies == "near" and other == side
             )
             if other != home and copied and not private:
                 self._hold(other, number, stream).valid |= written
+
+    def _limit_dirty(self, one: _Set) -> None:
+        """Clean the two least recently touched dirty lines of a set that has more than it may."""
+        dirty = sorted(
+            (line for line in one.slots if line is not None and line.dirty), key=lambda line: line.touched
+        )
+        if 0 < self.config.dirty_ways < len(dirty):
+            for line in dirty[:2]:
+                self._write_back(line)
+                line.dirty.clear()
 
     def _hold(self, side: int, number: int, stream: int) -> _Line:
         """The line in that partition, touched; brought in without its sectors if it was not there."""

@@ -34,7 +34,7 @@ WAY_MASK = 2**WAY_BITS - 1
 # lines
 P_LINE_SHIFT, P_SECTOR_SHIFT, P_SETS, P_WAYS, P_POLICY = range(5)
 P_INDEX, P_SLICES, P_GRANULE, P_SPAN, P_HOME = range(5, 10)
-P_PARTS, P_COPIES, P_SAMPLED = range(10, 13)
+P_PARTS, P_COPIES, P_SAMPLED, P_DIRTY = range(10, 14)
 # positions in `state`, which lives on between calls
 S_CLOCK, S_RANDOM = 0, 1
 # columns of `counts`, in the order of CacheCounts
@@ -189,6 +189,24 @@ def hold(
 
 
 @kernel
+def clean_oldest(words: Ints, ranks: Ints, counts: Ints, params: Ints, first: Int) -> None:
+    """Write back the two least recent dirty lines of a set that has too many; they stay, clean."""
+    dirty = 0
+    for slot in range(first, first + params[P_WAYS]):
+        dirty += words[slot] & 0xFF00 != 0
+    if dirty <= params[P_DIRTY]:
+        return
+    for _ in range(min(2, dirty)):
+        oldest = -1
+        for slot in range(first, first + params[P_WAYS]):
+            if words[slot] & 0xFF00 and (oldest < 0 or ranks[slot] < ranks[oldest]):
+                oldest = slot
+        old = words[oldest]
+        counts[(old >> 16) & 0xFF, BACK_B] += population((old >> 8) & 0xFF) << params[P_SECTOR_SHIFT]
+        words[oldest] = old & ~0xFF00
+
+
+@kernel
 def read_line(
     words: Ints,
     ranks: Ints,
@@ -258,6 +276,8 @@ def write_line(
     old = words[slot]
     counts[stream, FETCH_B] += population(part & ~old) << shift
     words[slot] = (old & ~0xFF0000) | (stream << 16) | (written << 8) | written
+    if params[P_DIRTY] > 0 and old & 0xFF00 == 0:
+        clean_oldest(words, ranks, counts, params, first)
     if private or params[P_COPIES] == HOME:
         return
     for other in range(params[P_PARTS]):

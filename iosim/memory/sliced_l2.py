@@ -8,11 +8,14 @@ What is known and how:
   the sets in order, once round in 4 MiB; of the 128 lines of a granule each of 60 slices gets two or
   three. This one index gives both curves of the scan: a contiguous range has no misses at 28 MiB (seven
   turns: 14 or 15 lines for 16 ways), 74 % at 32 (eight turns: 16 to 18 lines) and all at 36, while
-scattered 64 KiB pieces meet by chance, half of them at 28. * Every turn of 4 MiB is scrambled by a hash of
-  its number. Without it the heads of causal attention, which lie at power-of-two strides, meet on the same
-sets, and HBM reads come out up to 3.7 times too high. * A written line stays at home and near its writer:
-  so many misses do 16 MiB of writes a pass cause. A copy in every partition fits attention as well, but
-  makes twice the misses in the scan; home alone far too few.
+  scattered 64 KiB pieces meet by chance, half of them at 28.
+* Every turn of 4 MiB is scrambled by a hash of its number. Without it the heads of causal attention, which
+  lie at power-of-two strides, meet on the same sets, and HBM reads come out up to 3.7 times too high.
+* A written line stays at home and near its writer. Where the SMs of one side alone write, only the lines at
+  home on that side are pushed out (`validation/measurements/h200/l2_probe.csv`): no copy in every partition,
+  though that would fit attention's HBM writes better; a copy at home alone makes far too few misses.
+* Of 16 lines of a set 8 may be dirty: 28 MiB of 60 stay dirty however much is written, from one side or from
+  both (the same file). One more, and the two oldest are written back and stay, clean.
 
 For other GPUs the sizes are theirs and the rest is extrapolated.
 """
@@ -26,6 +29,8 @@ WAYS = 16
 SETS_PER_SLICE = 256
 TURN_BYTES = 4 * 2**20
 """A contiguous range of this size uses every set alike."""
+DIRTY_WAYS = WAYS // 2
+"""Dirty lines that a set keeps: 28 MiB of 60 stay dirty however much is written (`l2_probe.csv`)."""
 SPAN_BYTES = 4 * TURN_BYTES
 """Within it, the lines left over from full rounds of the slices fall on different slices."""
 
@@ -58,5 +63,6 @@ def sliced_l2(profile: HardwareProfile, *, sampled_slices: int = 0) -> CacheConf
         partitions=profile.l2_partitions,
         home_bytes=granule,
         write_copies="near",
+        dirty_ways=DIRTY_WAYS,
         sampled_slices=sampled,
     )

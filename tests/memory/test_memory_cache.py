@@ -41,17 +41,19 @@ def configs(draw: st.DrawFn) -> CacheConfig:
         span = draw(st.sampled_from([2, 4, 16])) * line
         indexes.append(IndexFunction(kind="sliced", slices=slices, granule_bytes=2 * line, span_bytes=span))
     index = draw(st.sampled_from(indexes))
+    policy = draw(st.sampled_from([p for p in POLICIES if p != "tree" or ways in (1, 2, 4)]))
     return CacheConfig(
         capacity_bytes=line * ways * sets,
         line_bytes=line,
         sector_bytes=draw(st.sampled_from([32, line])),
         ways=ways,
-        policy=draw(st.sampled_from([p for p in POLICIES if p != "tree" or ways in (1, 2, 4)])),
+        policy=policy,
         index=index,
         sampled_slices=draw(st.integers(0, index.slices if index.kind == "sliced" else 0)),
         partitions=draw(st.integers(1, 3)),
         home_bytes=line * draw(st.integers(1, 3)),
         write_copies=draw(st.sampled_from(COPIES)),
+        dirty_ways=draw(st.integers(0, 3)) if policy == "lru" else 0,
         seed=draw(st.integers(0, 3)),
     )
 
@@ -192,6 +194,7 @@ def test_ranges_equal_lines() -> None:
         (lambda: CacheConfig(capacity_bytes=4096, line_bytes=1024, sector_bytes=32, ways=4), "sectors"),
         (lambda: CacheConfig(capacity_bytes=65536, policy="plru"), "allowed: lru, fifo"),  # type: ignore[arg-type]
         (lambda: CacheConfig(capacity_bytes=3 * 65536, ways=12, policy="tree"), "power of two"),
+        (lambda: CacheConfig(capacity_bytes=65536, policy="fifo", dirty_ways=2), "dirty_ways"),
         (lambda: IndexFunction(kind="magic"), "allowed: modulo"),  # type: ignore[arg-type]
         (lambda: IndexFunction(kind="sliced"), "granule_bytes"),
         (lambda: CacheConfig(capacity_bytes=65536, index=SLICED), "60 slices"),
@@ -211,3 +214,14 @@ def test_ranges_equal_lines() -> None:
 def test_impossible_input_is_named(make: object, words: str) -> None:
     with pytest.raises(SimulationError, match=words):
         make()  # type: ignore[operator]
+
+
+def test_a_set_with_too_many_dirty_lines_cleans_the_two_oldest() -> None:
+    config = CacheConfig(capacity_bytes=1024, line_bytes=128, ways=8, dirty_ways=4)
+    cache = Cache(config)
+    cache.feed(Accesses.of(np.arange(4) * 128, 128, kind=WRITE))
+    assert (cache.counts().writeback_bytes, cache.counts().dirty_bytes) == (0, 4 * 128)
+    cache.feed(Accesses.of([4 * 128], 128, kind=WRITE))  # the fifth
+    assert (cache.counts().writeback_bytes, cache.counts().dirty_bytes) == (2 * 128, 3 * 128)
+    cache.feed(Accesses.of(np.arange(5) * 128, 128))  # nothing has left
+    assert cache.counts().fetch_bytes == 0
