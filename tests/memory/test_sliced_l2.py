@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from l2_scan import compare
 
 MIB = 2**20
+PROBE = Path(__file__).parents[2] / "validation" / "measurements" / "h200" / "l2_probe.csv"
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +27,29 @@ def scan() -> pd.DataFrame:
     return compare(sliced_l2(load_profile("h200-sxm"), sampled_slices=4), draws=4)
 
 
-def test_scan_rows_are_within_ten_points_but_for_a_few(scan: pd.DataFrame) -> None:
-    # Outside, by up to three points: the contiguous 29 MiB, the rows with 16 MiB written (too few misses) and at times
-    # a scattered draw. Why writes take a little more room than a copy at home and near is not known.
+def test_scan_rows_are_within_ten_points_but_for_four(scan: pd.DataFrame) -> None:
+    # 29 MiB by 0.105, and 16, 20 and 22 MiB with 16 MiB written by -0.10 to -0.12 (see docs/hierarchy.md)
     error = scan.error.abs()
-    assert error.mean() < 0.03
-    assert (error > 0.10).sum() <= 6
-    assert error.max() < 0.14
+    contiguous = scan.layout == "contiguous"
+    beyond = contiguous & (
+        (scan.footprint_mib == 29) | ((scan.write_mib_per_pass == 16) & (scan.footprint_mib < 24))
+    )
+    assert beyond.sum() == 4
+    assert error[~beyond].max() < 0.10
+    assert error[beyond].max() < 0.125
+    assert error.mean() < 0.025
+
+
+def test_where_a_range_lies_decides_the_row_of_29_mib() -> None:
+    # The scan has one place, 11.7 % misses; twelve places have between 0.1 and 30 %, the same 11.7 % on average.
+    table = pd.read_csv(PROBE)
+    rows = table[(table.kind == "read") & (table.footprint_bytes == 29 * MIB)].drop_duplicates("base_bytes")
+    misses = (rows.hbm_read_bytes / rows.footprint_bytes - 1) / (rows.passes - 1)
+    config = sliced_l2(load_profile("h200-sxm"), sampled_slices=4)
+    predicted = second_pass_misses(config, 5 * SPAN_BYTES + np.arange(0, 29 * MIB, 4096), 4096)
+    assert len(rows) > 10
+    assert misses.min() < 0.01
+    assert misses.min() < predicted < misses.max()
 
 
 def test_contiguous_edge(scan: pd.DataFrame) -> None:
