@@ -1,7 +1,7 @@
 """How many ways to split the keys: every split costs bytes for its partial results and puts idle SMs to work.
 
 SMs draw bytes in proportion to how many of them work, so the figure of merit is bytes divided by the busy share of
-the SMs (one thread block an SM, whole waves): the time of a kernel that is bound by bytes, up to a constant.
+the SMs (one thread block at a time on each): the time of a kernel that is bound by bytes, up to a constant.
 """
 
 from __future__ import annotations

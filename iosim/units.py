@@ -32,6 +32,11 @@ class Dimension(StrEnum):
     FLAG = "flag"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 head`, `8,192 keys`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 

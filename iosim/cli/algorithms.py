@@ -25,7 +25,10 @@ def _group() -> None:
 
 @algorithms_app.command("list", cls=GroupedCommand)
 def list_algorithms(as_json: AsJson = False) -> None:
-    """List every algorithm with its source, and every option with its values (the first is the default)."""
+    """List every algorithm with its source and options.
+
+    The first value of an option is its default.
+    """
     from iosim.algorithms.registry import ALGORITHMS
     from iosim.cli.variants import option_flag
 

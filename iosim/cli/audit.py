@@ -78,13 +78,14 @@ def audit(
 
 def _show_rows(items: Sequence[Comparison], most: int | None) -> None:
     from iosim.audit.predict import COLUMNS
+    from iosim.units import counted
 
     ordered = sorted(items, key=lambda item: -item.worst(COLUMNS))
     print("predicted / measured, error; worst first\n")
     for item in ordered[:most]:
         print("\n".join(_block(item)) + "\n")
     if most is not None and len(ordered) > most:
-        print(f"... and {len(ordered) - most} rows with smaller errors (--all)\n")
+        print(f"... and {counted(len(ordered) - most, 'row')} with smaller errors (--all)\n")
 
 
 def _block(item: Comparison) -> list[str]:

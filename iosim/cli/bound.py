@@ -103,11 +103,11 @@ def _signed(value: float) -> str:
 
 def _show(study: BoundStudy) -> None:
     from iosim.scaling.constants import FAR_TEXT
-    from iosim.units import format_bytes
+    from iosim.units import counted, format_bytes
 
     p = study.problem
     print(
-        f"N = {p.seq_q}, d = {p.head_dim}, {p.heads} heads, batch {p.batch}, {p.dtype_k}, mask {p.mask}; "
+        f"N = {p.seq_q}, d = {p.head_dim}, {counted(p.heads, 'head')}, batch {p.batch}, {p.dtype_k}, mask {p.mask}; "
         f"{study.profile}, M = {format_bytes(study.sram_bytes)} a thread block"
     )
     print("\nExponents, fitted on counted elements")

@@ -93,18 +93,21 @@ class LevelOptions:
 
 def level_lines(record: RunRecord) -> list[str]:
     """The assumptions of a simulated record in one line each, for people."""
+    from iosim.units import counted
+
     note = record.notes["levels"]
     policies = note["policies"]
     order = ", ".join(policies["grid_order"])
     lines = [
-        f"levels: {policies['sms']} SMs x {note['blocks_per_sm']} blocks, index {order} (fastest first), "
+        f"levels: {policies['sms']} SMs x {counted(note['blocks_per_sm'], 'block')}, so a wave is "
+        f"{counted(policies['sms'] * note['blocks_per_sm'], 'block')}; index {order} (fastest first), "
         f"launch {policies['launch']}, K/V {policies['kv_walk']}, skew {policies['skew']}"
         + (", extrapolated" if note["extrapolated"] else "")
     ]
     for kernel in note["kernels"]:
         lines.append(
-            f"  {kernel['kernel']}: {kernel['blocks']:,} blocks, {kernel['full_waves']} full waves and "
-            f"{kernel['tail_blocks']} blocks, L2 hit rate {kernel['hit_rate']:.1%}"
+            f"  {kernel['kernel']}: {counted(kernel['blocks'], 'block')}, {counted(kernel['full_waves'], 'full wave')} "
+            f"and {counted(kernel['tail_blocks'], 'block')}, L2 hit rate {kernel['hit_rate']:.1%}"
         )
     return lines
 

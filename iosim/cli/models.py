@@ -42,7 +42,7 @@ def list_models(as_json: AsJson = False) -> None:
 
 @models_app.command("show", cls=GroupedCommand)
 def show_model(name: Name, as_json: AsJson = False) -> None:
-    """Show one model's shape, its source, and the options that `--model` fills in."""
+    """Show one model: shape, source, what --model fills in."""
     from iosim.models import find_model
 
     shape = find_model(name)

@@ -83,7 +83,7 @@ def report(
     from iosim.plots.files import check_formats
     from iosim.plots.style import find_style
     from iosim.report import build_report, report_files, workload_text, write_folder
-    from iosim.units import parse_sram
+    from iosim.units import counted, parse_sram
 
     look, kinds = find_style(style), check_formats(split(formats))
     asked = problem.filled().problem()
@@ -104,4 +104,4 @@ def report(
         return
     for answer in done.answers:
         print(f"- {answer}")
-    print(f"\n{len(paths)} files in {folder}; start with {folder / 'report.html'}")
+    print(f"\n{counted(len(paths), 'file')} in {folder}; start with {folder / 'report.html'}")

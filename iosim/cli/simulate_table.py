@@ -9,7 +9,7 @@ from iosim.cli.level_options import level_lines
 from iosim.cli.output import print_table, warn
 from iosim.problem import AttentionProblem
 from iosim.results import RunRecord
-from iosim.units import format_bytes
+from iosim.units import counted, format_bytes
 
 NONE = "-"
 Checks = Sequence[Mapping[str, Any]]
@@ -147,7 +147,7 @@ def _bound_name(record: RunRecord) -> str:
 def _launch(record: RunRecord) -> str:
     launch = record.notes["launch"]
     first = next(iter(launch["thread_blocks"].values()))
-    return f"{first:,} ({launch['sm_share']:.0%} of {launch['sm_count']} SMs busy)"
+    return f"{first:,} (one at a time on each of {launch['sm_count']} SMs: {launch['sm_share']:.0%} busy)"
 
 
 def _splits(record: RunRecord) -> str:
@@ -160,7 +160,7 @@ def _padding(record: RunRecord) -> str:
     if note is None:
         return NONE
     more = note["padding_bytes"] / record.traffic.total_bytes
-    return f"{_bytes(note['padding_bytes'])}, {more:.0%} more ({note['sequences']} sequences)"
+    return f"{_bytes(note['padding_bytes'])}, {more:.0%} more ({counted(note['sequences'], 'sequence')})"
 
 
 def _pass(record: RunRecord) -> str:
@@ -176,7 +176,8 @@ def _blocks(record: RunRecord) -> str:
     note = record.notes.get("block_mask")
     if note is None:
         return NONE
-    return f"{note['blocks']:,} of {note['all_blocks']:,} blocks, {note['byte_speedup']:.3g}x fewer bytes than dense"
+    fewer = f"{note['byte_speedup']:.3g}x fewer bytes than dense"
+    return f"{note['blocks']:,} of {counted(note['all_blocks'], 'block')}, {fewer}"
 
 
 def _softmax(record: RunRecord) -> str:

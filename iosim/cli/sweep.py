@@ -113,7 +113,9 @@ def _show(table: pd.DataFrame, out: Path | None, *, as_json: bool) -> None:
     elif out is None:
         table.to_csv(sys.stdout, index=False, lineterminator="\n")
     else:
-        print(f"{len(table)} rows in {out} (how they were made: {out}.json)")
+        from iosim.units import counted
+
+        print(f"{counted(len(table), 'row')} in {out} (how they were made: {out}.json)")
 
 
 def _plain(row: dict[Any, Any]) -> dict[str, Any]:

@@ -22,6 +22,6 @@ def _blocks(kernel: Kernel) -> Expr:
 
 
 def busy_share(blocks: int, sms: int) -> float:
-    """Share of the SMs that work, over all waves of one block an SM: 12 blocks on 108 SMs are 0.11."""
-    waves = -(-blocks // sms)
-    return blocks / (waves * sms)
+    """Share of the SMs that work, where each runs one block at a time: 12 blocks on 108 SMs are 0.11."""
+    turns = -(-blocks // sms)
+    return blocks / (turns * sms)

@@ -134,18 +134,22 @@ def _by_size(
             x, y, color=_BOUND_GREY, ls=_BOUND_DASHES["compulsory"], lw=style.line_pt, label="compulsory"
         )
         lines.append(Line(text="compulsory", colour=GREY, x=x, y=y))
+        lines += _class_bounds(axes, style, table, axis)
         if axis == "head_dim":
             edge = float(np.sqrt(study.sram_bytes / p.dtype_k.itemsize))
             lines.append(mark(axes, style, Mark(text="M = d²", x=edge)))
-        details = f"{fixed}, {where}" + (f", H = {p.heads}" if p.heads > 1 else "")
+        more = [str(p.dtype_k), *([str(p.mask)] if p.mask.is_causal else []), where]
+        more += [f"H = {p.heads}"] if p.heads > 1 else []
+        details = ", ".join([fixed, *more])
         finish(axes, style, lines, f"Bytes moved against {word}", details, _notes(axes, style))
     return Plot(
         name=name,
         figure=figure,
         data=_plain(table, "count"),
         caption=(
-            f"Bytes between slow memory and the SMs against the {word} ({fixed}, {where}). "
-            "Solid: best tiles; dotted: the paper's tiles."
+            f"Bytes between slow memory and the SMs against the {word} ({fixed}, {p.dtype_k}, {where}). "
+            "Solid: best tiles; dotted: the paper's tiles. Grey: the compulsory bytes, and the strongest valid lower "
+            "bound of each class: scores kept on chip (flash1, flash2), scores written out (standard)."
         ),
         style=style,
     )
@@ -223,6 +227,20 @@ def _bounds(axes: Axes, style: Style, bounds: pd.DataFrame, unit: int) -> list[L
         )
         seen = y >= low
         out.append(Line(text=str(name), colour=GREY, x=x[seen], y=y[seen]))
+    return out
+
+
+def _class_bounds(axes: Axes, style: Style, table: pd.DataFrame, axis: str) -> list[Line]:
+    """The strongest bound of each class at each point, off the rows of an algorithm of that class."""
+    out = []
+    for algorithm, text, dashes in (
+        ("flash2", "bound, scores on chip", _BOUND_DASHES["fused bound"]),
+        ("standard", "bound, scores written", _BOUND_DASHES["score round trip"]),
+    ):
+        rows = table[(table["algorithm"] == algorithm) & (table["tiles"] == "best")].sort_values(axis)
+        x, y = _floats(rows[axis]), _floats(rows["lower_bound_bytes"])
+        axes.plot(x, y, color=_BOUND_GREY, ls=dashes, lw=style.thin_pt * 1.2, label=text)
+        out.append(Line(text=text, colour=GREY, x=x, y=y))
     return out
 
 

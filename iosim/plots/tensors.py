@@ -18,6 +18,7 @@ from iosim.results import RunRecord
 from iosim.units import format_bytes
 
 _DARK = {"#0072B2", "#000000", "#D55E00", "#009E73", "#6E6E6E"}
+LEAST_BAR_PT = 1.0  # a thinner bar lies wholly under its white edges
 BAR_IN = {"screen": 0.5, "paper": 0.27}
 
 
@@ -43,7 +44,6 @@ def tensor_table(records: Sequence[RunRecord]) -> pd.DataFrame:
 def bytes_by_tensor(records: Sequence[RunRecord], style: Style, details: str) -> Plot:
     """A bar for each record, in the order given; the compulsory bytes as a line across."""
     table = tensor_table(records)
-    tensors = list(dict.fromkeys(table["tensor"]))
     with styled(style):
         height = style.bottom_in + style.top_in + BAR_IN[style.name] * len(records) + 0.05
         figure = Figure(figsize=(style.width_in, height))
@@ -80,7 +80,7 @@ def bytes_by_tensor(records: Sequence[RunRecord], style: Style, details: str) ->
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: format_bytes(v, decimal=True)))
         axes.set_xlabel("bytes moved between slow memory and the SMs")
         axes.grid(axis="x")
-        _legend(figure, style, tensors, height)
+        _legend(figure, style, _seen(table, axes, style), height)
         title(axes, style, "Bytes by tensor", details)
     return Plot(
         name="bytes_by_tensor",
@@ -89,6 +89,18 @@ def bytes_by_tensor(records: Sequence[RunRecord], style: Style, details: str) ->
         caption="Bytes of each tensor by algorithm: reads plain, writes hatched; re-reads included.",
         style=style,
     )
+
+
+def _seen(table: pd.DataFrame, axes: Axes, style: Style) -> list[str]:
+    """The tensors of which some bar is wide enough to be seen, in the order of the table."""
+    low, high = axes.get_xlim()
+    widest = table.groupby("tensor", sort=False)[["read_bytes", "write_bytes"]].max().max(axis=1)
+    shown = widest * (_width_pt(style) / (high - low)) >= LEAST_BAR_PT
+    return [str(name) for name in widest.index[shown]]
+
+
+def _width_pt(style: Style) -> float:
+    return 72 * (style.width_in - style.left_in * 1.75 - style.right_in)
 
 
 def _nice_above(value: float) -> float:
@@ -104,7 +116,7 @@ def _colour(tensor: str) -> str:
 def _bar(axes: Axes, style: Style, position: int, record: RunRecord) -> None:
     start = 0
     low, high = axes.get_xlim()
-    width_pt = 72 * (style.width_in - style.left_in * 1.75 - style.right_in)
+    width_pt = _width_pt(style)
     for item in record.traffic_by_tensor:
         begin = start
         for amount, hatch in ((item.read_bytes, ""), (item.write_bytes, "////")):

@@ -21,7 +21,7 @@ from iosim.problem import AttentionProblem
 from iosim.results import RunRecord
 from iosim.scaling import BoundStudy, Laws, find_laws, study_bound
 from iosim.scaling.sentences import power
-from iosim.units import format_bytes
+from iosim.units import counted, format_bytes
 
 DEFAULT_PROBLEM = AttentionProblem.of(batch=1, heads=32, seq=8192, head_dim=128, dtype="fp16")
 DEFAULT_PROFILES = ("a100-sxm-80gb", "h100-sxm")
@@ -39,6 +39,7 @@ TILE_RUNS = (
 """Algorithm, tile rule, footprint model."""
 
 LEVEL_RUNS = ("flash1", "flash2")
+LEVEL_ORDER = ("hbm_read_bytes", "hbm_write_bytes")  # what a table of levels is read for, so it stands first
 MOST_STEPS = 20_000_000  # key tiles read by all thread blocks; a longer simulation is not worth the wait
 
 NOT_MODELLED = (
@@ -107,8 +108,11 @@ class Report:
 
 def workload_text(p: AttentionProblem) -> str:
     """A problem in one line, with nothing left out."""
-    heads = f"{p.heads} heads" + (f" on {p.kv_heads} kv heads" if p.kv_heads != p.heads else "")
-    length = f"N = {p.seq_q:,}" + (f" queries, {p.seq_k:,} keys" if p.seq_q != p.seq_k else "")
+    heads = counted(p.heads, "head") + (
+        f" on {counted(p.kv_heads, 'kv head')}" if p.kv_heads != p.heads else ""
+    )
+    queries = f"{p.seq_q:,} quer{'y' if p.seq_q == 1 else 'ies'}"
+    length = f"N = {p.seq_q:,}" if p.seq_q == p.seq_k else f"N = {queries}, {counted(p.seq_k, 'key')}"
     width = f"d = {p.head_dim}" + (f", dv = {p.value_dim}" if p.value_dim != p.head_dim else "")
     types = {p.dtype_q, p.dtype_k, p.dtype_v, p.dtype_o}
     named = (
@@ -188,10 +192,11 @@ def _levels(records: Sequence[RunRecord], gpu: HardwareProfile) -> tuple[pd.Data
                 {
                     "algorithm": record.algorithm,
                     "tile": str(tile),
+                    **{name: getattr(levels, name) for name in LEVEL_ORDER},
+                    "l2_hit_rate": round(full.notes["levels"]["hit_rate"], 4),
                     "sm_read_bytes": record.traffic.sm_read_bytes,
                     "sm_write_bytes": record.traffic.sm_write_bytes,
-                    **asdict(levels),
-                    "l2_hit_rate": round(full.notes["levels"]["hit_rate"], 4),
+                    **{name: size for name, size in asdict(levels).items() if name not in LEVEL_ORDER},
                 }
             )
     how = (
@@ -228,10 +233,10 @@ def _tiles(problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int) -> 
                 "tiles": rule,
                 "footprint": model,
                 "tile": str(record.tiles) if record else "none fits",
-                "live_bytes": record.sram.live_bytes if record else None,
-                "register_bytes": record.sram.register_bytes if record else None,
-                "capacity_bytes": sram_bytes,
                 "sm_bytes": record.traffic.total_bytes if record else None,
+                "live_bytes": record.sram.live_bytes if record else None,
+                "capacity_bytes": sram_bytes,
+                "register_bytes": record.sram.register_bytes if record else None,
             }
         )
     table = pd.DataFrame(rows)
@@ -239,7 +244,7 @@ def _tiles(problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int) -> 
 
 
 def traffic_table(records: Sequence[RunRecord]) -> pd.DataFrame:
-    """One row an algorithm: tile, bytes of each tensor, totals, bounds, gap."""
+    """One row an algorithm: tile, total, gap and bounds first, then reads, writes and bytes of each tensor."""
     tensors = list(dict.fromkeys(t.tensor for r in records for t in r.traffic_by_tensor))
     rows = []
     for record in records:
@@ -249,13 +254,13 @@ def traffic_table(records: Sequence[RunRecord]) -> pd.DataFrame:
             {
                 "algorithm": record.algorithm,
                 "tile": str(record.tiles) if record.tiles else "none",
-                **{f"{t}_bytes": moved.get(t, 0) for t in tensors},
+                "sm_bytes": total,
+                "gap": total / bound if bound else None,
+                "lower_bound_bytes": bound,
+                "compulsory_bytes": record.theory.compulsory_bytes,
                 "sm_read_bytes": record.traffic.sm_read_bytes,
                 "sm_write_bytes": record.traffic.sm_write_bytes,
-                "sm_bytes": total,
-                "compulsory_bytes": record.theory.compulsory_bytes,
-                "lower_bound_bytes": bound,
-                "gap": total / bound if bound else None,
+                **{f"{t}_bytes": moved.get(t, 0) for t in tensors},
                 "fits": record.sram.fits,
             }
         )

@@ -12,6 +12,7 @@ from iosim.errors import UsageError
 from iosim.units import (
     UNITS,
     Dimension,
+    counted,
     decimal_hint,
     format_bytes,
     format_quantity,
@@ -172,3 +173,10 @@ def test_whole_binary_sizes_survive_a_round_trip(count: int, unit: str) -> None:
 
 def test_decimal_hint_names_the_binary_unit() -> None:
     assert decimal_hint("50 MB", 50_000_000).endswith("'50 MiB'")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 heads"), (1, "1 head"), (2, "2 heads"), (8192, "8,192 heads")]
+)
+def test_a_number_with_its_noun(count: int, text: str) -> None:
+    assert counted(count, "head") == text

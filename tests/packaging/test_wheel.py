@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -51,6 +52,24 @@ def test_only_two_names_are_installed(wheel: Path) -> None:
     metadata = {top for top in tops if top.endswith(".dist-info")}
     assert len(metadata) == 1
     assert tops - metadata == {"iosim", "iosim_validation"}
+
+
+def test_the_source_distribution_can_be_worked_on(tmp_path: Path) -> None:
+    run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT, cwd=tmp_path)
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        tops = {name.split("/")[1] for name in archive.getnames() if "/" in name}
+    needed = {
+        "Makefile",
+        "CONTRIBUTING.md",
+        "requirements",
+        "reports",
+        "tests",
+        "benchmarks",
+        "docs",
+        "validation",
+    }
+    assert needed <= tops
 
 
 def test_data_travels_inside_the_package(wheel: Path) -> None:

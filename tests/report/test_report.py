@@ -48,6 +48,8 @@ def files(report: Report) -> dict[str, bytes]:
 def test_defaults_are_named_in_full() -> None:
     assert workload_text(DEFAULT_PROBLEM) == "batch 1, 32 heads, N = 8,192, d = 128, fp16, mask none"
     assert DEFAULT_PROFILES == ("a100-sxm-80gb", "h100-sxm")
+    one = AttentionProblem.of(seq_q=1, seq_k=8192, head_dim=64)
+    assert workload_text(one) == "batch 1, 1 head, N = 1 query, 8,192 keys, d = 64, fp16, mask none"
     odd = AttentionProblem.of(
         seq_q=4, seq_k=10, head_dim=8, value_dim=16, heads=4, kv_heads=2, dtype_k="fp8", mask="causal"
     )
@@ -147,6 +149,14 @@ def test_numbers_are_those_of_analyze(report: Report, files: dict[str, bytes]) -
     )  # 4 N² + 4 Nd elements, 32 heads, two bytes each
     assert (moved["compulsory_bytes"] == 268_435_456).all()
     assert (moved["gap"] >= 1).all()
+    assert list(table.columns[:4]) == [
+        "algorithm",
+        "tile",
+        "sm_bytes",
+        "gap",
+    ]  # what a reader looks for first
+    levels = pd.read_csv(pd.io.common.BytesIO(files["tables/a100-sxm-80gb_levels.csv"]))
+    assert list(levels.columns[2:5]) == ["hbm_read_bytes", "hbm_write_bytes", "l2_hit_rate"]
     assert "17.45 GB" in report.answers[0]
     assert any("twice as much, so it loses" in answer for answer in report.answers)
     assert document["gpus"][0]["bound"]["under_a_bound"] == 0
