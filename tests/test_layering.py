@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,6 +137,16 @@ def files_of(folder: str) -> list[str]:
 def test_file_keeps_to_its_room(path: str) -> None:
     source = (ROOT / "iosim" / path).read_text(encoding="utf-8")
     assert complaints(path, source) == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_pages_name_every_room(page: str) -> None:
+    rows = [line for line in (ROOT / page).read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    named = {
+        re.sub(r"\.py$|/$", "", name) for row in rows for name in re.findall(r"`([^`]+)`", row.split("|")[1])
+    }
+    missing = [room for room in ROOMS if room not in named]
+    assert missing == []
 
 
 @pytest.mark.parametrize("path", files_of("validation"))
