@@ -82,8 +82,7 @@ def climb(run: Run, ladder: Ladder) -> None:
             "program",
             "a tile that really fits",
             second,
-            f"{run.shown}" if run.shown else "no tiles to choose",
-            _tile_text(run),
+            *_tile_words(run),
             _NO_EDGES,
         )
         ladder.step(
@@ -198,10 +197,16 @@ def _order_text(run: Run, tile: TileShape) -> str:
     return f"{run.algorithm.name} with the best tile on paper, {tile}: Q, K, V, O tiles fill M"
 
 
-def _tile_text(run: Run) -> str:
+def _tile_words(run: Run) -> tuple[str, str]:
+    """Note and reading of the tile; a kernel that accumulates O in registers may use a larger one than M holds."""
     if run.shown is None:
-        return "the algorithm has no tiles to choose"
-    return f"tile {run.shown} (rows of Q x rows of K)"
+        return "no tiles to choose", "the algorithm has no tiles to choose"
+    note, text = f"{run.shown}", f"tile {run.shown} (rows of Q x rows of K)"
+    held = footprint(run.program, "paper", bind(run.problem, run.bound))
+    if held.sram_bytes > run.sram_bytes:
+        note += ", O in registers"
+        text += f"; its Q, K, V and O take {held.sram_bytes:,} B, more than M: O is held in registers"
+    return note, text
 
 
 def _sizes(p: AttentionProblem) -> str:

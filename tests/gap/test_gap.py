@@ -136,6 +136,16 @@ def test_a_program_without_a_law_is_told_so(tmp_path: Path) -> None:
     assert {e.name for e in found.entries} == {"compulsory", "bound", "loop_order", "sm"}
 
 
+def test_a_kernel_that_holds_o_in_registers_may_beat_the_tile_on_paper_and_says_why() -> None:
+    found = gap(
+        AttentionProblem.of(seq=2048, heads=8, head_dim=128), "flash2", sram_bytes=99 * 1024, levels=False
+    )
+    assert_telescopes(found)
+    assert found.entry("tile").bytes < 0
+    assert found.entry("tile").note.endswith("O in registers")
+    assert found.entry("bound").bytes == 0  # a bound in M says nothing about a kernel that has more
+
+
 def test_no_step_is_named_without_saying_what_it_is() -> None:
     found = gap(AttentionProblem.of(seq=2048, head_dim=64, mask="causal"), "flash2", levels=False)
     assert all(e.title and e.note and e.reading for e in found.entries)
