@@ -21,7 +21,8 @@ from iosim.program.ir import Kernel, Load, Loop, Program, Region, Statement, Sto
 
 Ints = NDArray[np.int64]
 TENSOR_ALIGNMENT_BYTES = 2 << 20
-_KEPT_ACCESSES = 3_000_000  # accesses of traces kept for blocks to come: about 150 MB while they are made
+_AT_ONCE_ACCESSES = 1_000_000  # of all blocks together, traced in one go: 150 MB while that lasts
+_KEPT_ACCESSES = 3_000_000  # accesses of traces kept for blocks to come: about 60 MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ class BlockTraces:
         if self._shared:
             none = np.zeros(len(self._keys), dtype=np.int64)
             columns = {"batch": none, "head": none} | columns
-        found = trace_many(self.program, self.kernel, columns, self.binding, _KEPT_ACCESSES)
+        found = trace_many(self.program, self.kernel, columns, self.binding, _AT_ONCE_ACCESSES)
         if found is None or not len(found[0]):
             return None
         accesses, sizes = found
