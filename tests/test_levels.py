@@ -59,7 +59,7 @@ def test_toy_where_k_and_v_are_twice_the_l2() -> None:
 @given(
     gpu=st.sampled_from(["toy", "a100-sxm-80gb", "h200-sxm"]),
     algorithm=st.sampled_from(["flash1", "flash2"]),
-    seq=st.integers(1, 300),
+    seq=st.integers(1, 18).map(lambda n: 16 * n),  # every tile ends on a sector
     heads=st.integers(1, 3),
     head_dim=st.sampled_from([16, 64]),
     mask=st.sampled_from(["none", "causal"]),
@@ -72,9 +72,7 @@ def test_each_level_passes_on_no_more_than_it_gets(
     found = levels(gpu, problem, algorithm=algorithm, tile=tile, sampled_slices=0)
     one = seq * heads * head_dim * 2  # Q, K, V are all visible and read from a cold L2, at least once
     assert found.hbm_read_bytes >= 3 * one
-    # of a line that a tile shares with its neighbour, or touches in part, whole sectors move
-    ends = 2 * 32 * 3 * heads * (1 + seq // tile) if found.sm_read_bytes % 32 else 0
-    assert found.hbm_read_bytes <= found.sm_read_bytes + ends
+    assert found.hbm_read_bytes <= found.sm_read_bytes
     assert found.l2_read_bytes <= found.sm_read_bytes
     assert found.hbm_write_bytes + found.dirty_bytes >= one
     assert 0 <= found.hit_rate <= 1
