@@ -11,12 +11,14 @@ import pandas as pd
 from iosim.algorithms.registry import find_algorithm
 from iosim.analysis import analyze
 from iosim.errors import TileError, UsageError
+from iosim.gap import gap
 from iosim.hardware import HardwareProfile, load_profile
 from iosim.levels import add_levels
 from iosim.plots.bound import BOUND_FIGURES, problem_text
 from iosim.plots.files import Plot
 from iosim.plots.style import Style
 from iosim.plots.tensors import bytes_by_tensor
+from iosim.plots.waterfall import waterfall
 from iosim.problem import AttentionProblem
 from iosim.results import RunRecord
 from iosim.scaling import BoundStudy, Laws, find_laws, study_bound
@@ -40,6 +42,7 @@ TILE_RUNS = (
 
 LEVEL_RUNS = ("flash1", "flash2")
 LEVEL_ORDER = ("hbm_read_bytes", "hbm_write_bytes")  # what a table of levels is read for, so it stands first
+MOST_PAIRS = 1 << 32  # scores of all heads up to which the waterfall goes below the SMs
 MOST_STEPS = 20_000_000  # key tiles read by all thread blocks; a longer simulation is not worth the wait
 
 NOT_MODELLED = (
@@ -157,7 +160,9 @@ def _part(
     details = (
         f"{problem_text(problem)}; {gpu.name}, M = {format_bytes(M)}, best tiles in steps of {GRANULARITY}"
     )
-    plots = (bytes_by_tensor(shown, style, details), *(draw(study, style) for draw in BOUND_FIGURES))
+    plots = [bytes_by_tensor(shown, style, details), *(draw(study, style) for draw in BOUND_FIGURES)]
+    tell(f"waterfall of {gpu.name}")
+    plots += _waterfall(problem, gpu, M, style)
     tell(f"levels of {gpu.name}")
     levels, remark = _levels(records, gpu)
     return GpuPart(
@@ -168,8 +173,19 @@ def _part(
         levels=levels,
         level_remark=remark,
         study=study,
-        plots=plots,
+        plots=tuple(plots),
     )
+
+
+def _waterfall(problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int, style: Style) -> list[Plot]:
+    """A name for every byte of FlashAttention-2, down to HBM where that is quick; none where no tile fits."""
+    pairs = problem.batch * problem.heads * problem.seq_q * problem.seq_k
+    try:
+        return [
+            waterfall(gap(problem, profile=gpu, sram_bytes=sram_bytes, levels=pairs <= MOST_PAIRS), style)
+        ]
+    except UsageError:
+        return []
 
 
 def _levels(records: Sequence[RunRecord], gpu: HardwareProfile) -> tuple[pd.DataFrame, str]:

@@ -159,6 +159,11 @@ def _shared_sentences(report: Report) -> list[str]:
 
 def _gpu_view(part: GpuPart, svgs: dict[str, str], tables: Tables) -> dict[str, Any]:
     name = part.profile.name
+    figures = [
+        {"stem": stem, "caption": plot.caption, "svg": Markup(svgs[stem])}
+        for plot in part.plots
+        for stem in (figure_stem(part, plot),)
+    ]
     quantities = [part.profile.quantities[key] for key in PROFILE_KEYS if key in part.profile.quantities]
     return {
         "name": name,
@@ -171,14 +176,8 @@ def _gpu_view(part: GpuPart, svgs: dict[str, str], tables: Tables) -> dict[str, 
         "level_remark": part.level_remark,
         "warnings": list(dict.fromkeys(w for record in part.records for w in record.warnings)),
         "sentences": _own_sentences(part),
-        "figures": [
-            {
-                "stem": figure_stem(part, plot),
-                "caption": plot.caption,
-                "svg": Markup(svgs[figure_stem(part, plot)]),
-            }
-            for plot in part.plots
-        ],
+        "waterfall": next((f for f in figures if f["stem"].endswith("_waterfall")), None),
+        "figures": [f for f in figures if not f["stem"].endswith("_waterfall")],
     }
 
 
