@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -105,6 +106,9 @@ def break_analyze(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
+    importlib.import_module(
+        "iosim.ragged"
+    )  # imports analyze by name: not for the first time while it is broken
     monkeypatch.setattr("iosim.analysis.analyze", fail)
 
 
