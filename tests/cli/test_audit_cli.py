@@ -24,7 +24,9 @@ STATISTICS = {"n", "mean_abs_error", "median_abs_error", "p90_abs_error", "max_a
 def small(tmp_path: Path) -> str:
     header, *lines = ATTENTION.read_text().splitlines()
     path = tmp_path / "mine.csv"
-    path.write_text("\n".join([header, *(line for line in lines if line.startswith(("80,", "81,", "82,")))]) + "\n")
+    path.write_text(
+        "\n".join([header, *(line for line in lines if line.startswith(("80,", "81,", "82,")))]) + "\n"
+    )
     return str(path)
 
 
