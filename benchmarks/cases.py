@@ -70,11 +70,46 @@ def causal_sweep() -> Call:
     return swept(algorithm=("flash2",), mask="causal", head_dim=(128,), lengths=6, sizes=6)
 
 
+def audit() -> Call:
+    """Every measured kernel of the H200's file."""
+    from pathlib import Path
+
+    from iosim.audit import audit_file
+
+    path = Path(__file__).parents[1] / "validation" / "measurements" / "h200" / "attention.csv"
+
+    def call() -> dict[str, Any]:
+        found = audit_file(path)
+        return {"cases": len({item.row.case for item in found.items}), "rows": len(found.items)}
+
+    return call
+
+
+def long_levels() -> Call:
+    """4.3e9 lines: trace and simulation of causal flash2 at N=131,072, d=128, 16 heads, 128x64 tiles."""
+    from iosim.algorithms.registry import find_algorithm
+    from iosim.hardware import load_profile
+    from iosim.levels import generic_policies, simulate_levels
+    from iosim.problem import AttentionProblem, TileShape
+
+    def call() -> dict[str, Any]:
+        profile, algorithm = load_profile("h200-sxm"), find_algorithm("flash2")
+        problem = AttentionProblem.of(seq=131_072, head_dim=128, heads=16, mask="causal")
+        policies = generic_policies(profile, 0, blocks_per_sm=1)
+        tile = TileShape(rows=128, cols=64)
+        found = simulate_levels(algorithm, problem, algorithm.resolve({}), tile, profile, policies)
+        return {"hbm_read_bytes": found.hbm_read_bytes}
+
+    return call
+
+
 CASES = {
     "layer": (layer, 20),
     "long_causal": (long_causal, 5),
     "sweep": (sweep, 1),
     "causal_sweep": (causal_sweep, 1),
+    "audit": (audit, 1),
+    "long_levels": (long_levels, 1),
 }
 
 

@@ -15,7 +15,7 @@ from cache_traces import LINE, MIB, cyclic_lines, flash_lines, mixed_lines
 
 
 def row(name: str, touches: int, seconds: float, miss: float) -> None:
-    print(f"{name:46}{touches / seconds / 1e6:9.1f} M/s  miss {miss:.4f}", flush=True)
+    print(f"{name:60}{touches / seconds / 1e6:9.1f} M/s  miss {miss:.4f}", flush=True)
 
 
 def pycachesim(name: str, lines: np.ndarray) -> None:

@@ -38,14 +38,23 @@ class Row:
     limit: float
     unit: str
     note: str = ""
+    at_least: bool = False  # the limit is one to reach, not one to stay under
 
     @property
     def holds(self) -> bool:
-        return self.value is not None and self.value < self.limit
+        if self.value is None:
+            return False
+        return self.value >= self.limit if self.at_least else self.value < self.limit
 
     def cells(self) -> tuple[str, ...]:
         value = "-" if self.value is None else f"{self.value:.3g} {self.unit}"
-        return self.what, value, f"{self.limit:g} {self.unit}", "yes" if self.holds else "**no**", self.note
+        return (
+            self.what,
+            value,
+            f"{'≥ ' if self.at_least else ''}{self.limit:g} {self.unit}",
+            "yes" if self.holds else "**no**",
+            self.note,
+        )
 
 
 def run(command: Sequence[str | Path]) -> str:
@@ -85,6 +94,52 @@ def own_rows() -> list[Row]:
     except CaseError as error:
         rows.append(Row(what=grid, value=None, limit=10, unit="s", note=str(error)))
     return rows
+
+
+def hierarchy_rows() -> list[Row]:
+    """Limits on the simulated hierarchy: the whole audit, and one long causal run without much memory."""
+    audited, long = "audit of every kernel measured on an H200", "simulate causal flash2, N=131,072, 16 heads"
+    rows = []
+    try:
+        found = case(sys.executable, "-m", "benchmarks.cases", "audit")
+        note = f"{found['rows']} kernels of {found['cases']} cases, compiled code cached"
+        rows.append(Row(what=audited, value=found["first_seconds"], limit=30, unit="s", note=note))
+    except CaseError as error:
+        rows.append(Row(what=audited, value=None, limit=30, unit="s", note=str(error)))
+    try:
+        found = case(sys.executable, "-m", "benchmarks.cases", "long_levels")
+        note = f"128x64 tiles, d=128, 4.3e9 lines; {found['first_seconds']:.0f} s"
+        rows.append(
+            Row(what=f"{long}: memory", value=found["peak_bytes"] / MB, limit=500, unit="MB", note=note)
+        )
+    except CaseError as error:
+        rows.append(Row(what=f"{long}: memory", value=None, limit=500, unit="MB", note=str(error)))
+    return rows
+
+
+CACHE_LIMITS = {  # million touches a second
+    "iosim lines, flash 4 MiB, as ranges": 40,
+    "iosim tile LRU, flash, 50 MiB (hits)": 100,
+    "iosim stack distances, flash tiles": 3,
+}
+
+
+def cache_rows() -> tuple[list[Row], list[tuple[str, ...]]]:
+    """Speed of the caches: those with a limit, and all of them beside pycachesim and libcachesim in one run."""
+    script = HERE / "bench_cache.py"
+    found: list[tuple[str, float, str]] | None = None
+    for extra in (["--peers"], []):  # without the peers where they cannot be installed
+        try:
+            found = json.loads(run([sys.executable, script, "--json", *extra]).splitlines()[-1])
+            break
+        except CaseError as error:
+            print(f"caches: {error}", file=sys.stderr)
+    speeds = {name: million for name, million, _ in found or ()}
+    limits = [
+        Row(what=name.removeprefix("iosim "), value=speeds.get(name), limit=limit, unit="M/s", at_least=True)
+        for name, limit in CACHE_LIMITS.items()
+    ]
+    return limits, [(name, f"{million:.3g} M/s", note) for name, million, note in found or ()]
 
 
 def causal_sentence() -> str:
@@ -185,16 +240,29 @@ an environment of its own, all in one run. Ratios are to iosim. The peers' times
 is less: neither knows tiles or on-chip memory.
 
 {layer}
+
+Caches, all of 40 MiB and 128 B lines, 16 ways (libcachesim: fully associative), on the same traces in the same run;
+"as ranges" gives a tile as one access, "one address each" as the peers need it.
+
+{caches}
 """
 
 
 def main() -> int:
     """Measure, print, write the page."""
-    rows = [*own_rows(), cold_row(["--help"], 0.3), cold_row(["simulate"], 1.2)]
+    cache_limits, caches = cache_rows()
+    rows = [
+        *own_rows(),
+        *hierarchy_rows(),
+        *cache_limits,
+        cold_row(["--help"], 0.3),
+        cold_row(["simulate"], 1.2),
+    ]
     limits = table(("what", "measured", "limit", "holds", "how"), [row.cells() for row in rows])
     head = ("tool", "import", "one call", "ratio", "flops it says", "bytes it says", "what the call covers")
     layer = table(head, layer_table())
     facts = {"cores": os.cpu_count(), "processor": processor(), "python": platform.python_version()}
+    facts["caches"] = table(("simulator and trace", "touches", "misses"), caches)
     page = PAGE_TEXT.format(limits=limits, causal=causal_sentence(), layer=layer, **facts)
     print(page)
     if all(row.value is not None for row in rows):
