@@ -40,6 +40,7 @@ COMMANDS = {
     "kv-cache": Entry(
         "kv_cache", "kv_cache", "Bytes of a cached token: MHA, GQA, MQA, MLA; what a step reads."
     ),
+    "splits": Entry("splits", "splits", "How many thread blocks should share the keys of a decode step."),
     "audit": Entry("audit", "audit", "Measured kernels against the model, row by row, worst first."),
     "explain": Entry(
         "explain", "explain", "Where a kernel's time goes, term by term; its lower bound apart."
