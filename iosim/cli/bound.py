@@ -10,6 +10,7 @@ import typer
 from iosim.cli.drawing import Formats, StyleName, say, split, wrote
 from iosim.cli.options import OUTPUT, AsJson, HardwareOptions, ProblemOptions, with_options
 from iosim.cli.output import print_json, print_table, warn
+from iosim.cli.variants import VariantOptions
 
 if TYPE_CHECKING:
     from iosim.scaling import BoundStudy
@@ -37,6 +38,7 @@ def bound(
     *,
     problem: ProblemOptions,
     algorithm: Also = "",
+    variants: VariantOptions,
     hardware: HardwareOptions,
     out: Out = None,
     style: StyleName = "screen",
@@ -44,21 +46,26 @@ def bound(
     elements: Elements = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check the N²d²/M bound: fitted exponents, constants, crossings with standard attention, gaps to the bounds."""
+    """Check the N²d²/M bound: fitted exponents, constants, crossings with standard attention, gaps to the bounds.
+
+    An algorithm's own options hold for every algorithm that has them; with --pass bwd those of the backward are
+    studied, against its bounds.
+    """
     from iosim.algorithms.registry import find_algorithm
     from iosim.hardware import load_profile
     from iosim.scaling import study_bound
+    from iosim.scaling.study import FITTED
 
     asked = problem.problem()
     warnings = problem.remarks()
     gpu = load_profile(hardware.hw, hardware.overrides or ())
     M = hardware.sram_bytes(asked, warnings)
     also = split(algorithm)
-    for name in also:
-        find_algorithm(name)
+    names = list(dict.fromkeys([*FITTED, *also]))
+    options = dict(zip(names, variants.options_for([find_algorithm(name) for name in names]), strict=True))
     if out is not None:
         _check_drawing(Path(out), style, formats)
-    study = study_bound(asked, gpu, sram_bytes=M, also=also, progress=say)
+    study = study_bound(asked, gpu, sram_bytes=M, also=also, options=options, progress=say)
     warnings = [*gpu.warnings, *warnings]
     if as_json:
         print_json({**study.to_dict(), "warnings": warnings})
@@ -109,6 +116,7 @@ def _show(study: BoundStudy) -> None:
     print(
         f"N = {p.seq_q}, d = {p.head_dim}, {counted(p.heads, 'head')}, batch {p.batch}, {p.dtype_k}, mask {p.mask}; "
         f"{study.profile}, M = {format_bytes(study.sram_bytes)} a thread block"
+        + (f"\nOptions: {study.options_text}" if study.options else "")
     )
     print("\nExponents, fitted on counted elements")
     print_table(
@@ -144,7 +152,15 @@ def _show(study: BoundStudy) -> None:
         "\nCrossings with standard attention: the first M, in elements, at which tiling moves no more of it"
     )
     print_table(
-        ["algorithm", "tiles", "d", "matrix elements", "M / d²", "fp16 bytes with m and l", "M / d²"],
+        [
+            "algorithm",
+            "tiles",
+            "d",
+            "matrix elements",
+            "M / d²",
+            "fp16 bytes with m and l" if not study.options else "fp16 bytes",
+            "M / d²",
+        ],
         [
             [
                 c.algorithm,

@@ -46,7 +46,7 @@ def traffic_by_sram(study: BoundStudy, style: Style, *, elements: bool = False) 
             *_shapes(axes, style, study.shapes, unit),
             mark(axes, style, _sram_mark(study, unit)),
         ]
-        finish(axes, style, lines, "Bytes moved against on-chip memory", problem_text(p), _notes(axes, style))
+        finish(axes, style, lines, "Bytes moved against on-chip memory", _about(study), _notes(axes, style))
     return Plot(
         name="traffic_by_sram",
         figure=figure,
@@ -58,8 +58,9 @@ def traffic_by_sram(study: BoundStudy, style: Style, *, elements: bool = False) 
             "scores on chip (flash1, flash2), the matmul bound and the score round trip of what writes them out "
             "(standard, small_cache), so flash2 may well run below those two. Dashed, shape only: Θ statements, whose "
             "constant is unknown. Standard attention is counted as if each matmul read its operands once; where the "
-            "matmul bound rules that out, below M = 4d², it is drawn thin. small_cache is drawn up to M = 4d² only: it "
-            "is made for M < d², and its score passes never shrink."
+            "matmul bound rules that out, below M = 4d², it is drawn thin."
+            + _small_cache_text(study)
+            + _with(study)
         ),
         style=style,
     )
@@ -84,14 +85,14 @@ def gap_by_sram(study: BoundStudy, style: Style, *, elements: bool = False) -> P
         lines = _algorithms(axes, style, table, "sram_bytes", "gap", unit)
         lines.append(Line(text="the bound", colour=GREY, x=floor, y=np.ones(2)))
         lines.append(mark(axes, style, _sram_mark(study, unit)))
-        finish(axes, style, lines, "Gap to the lower bound", problem_text(p), _notes(axes, style))
+        finish(axes, style, lines, "Gap to the lower bound", _about(study), _notes(axes, style))
     return Plot(
         name="gap_by_sram",
         figure=figure,
         data=_plain(table, "count"),
         caption=(
             "How many times the strongest valid lower bound each algorithm moves, against M. Solid: best tiles; "
-            "dotted: the paper's tiles. Each algorithm is held to the bounds of its own class."
+            "dotted: the paper's tiles. Each algorithm is held to the bounds of its own class." + _with(study)
         ),
         style=style,
     )
@@ -140,6 +141,7 @@ def _by_size(
             lines.append(mark(axes, style, Mark(text="M = d²", x=edge)))
         more = [str(p.dtype_k), *([str(p.mask)] if p.mask.is_causal else []), where]
         more += [f"H = {p.heads}"] if p.heads > 1 else []
+        more += [study.options_text] if study.options else []
         details = ", ".join([fixed, *more])
         finish(axes, style, lines, f"Bytes moved against {word}", details, _notes(axes, style))
     return Plot(
@@ -150,6 +152,7 @@ def _by_size(
             f"Bytes between slow memory and the SMs against the {word} ({fixed}, {p.dtype_k}, {where}). "
             "Solid: best tiles; dotted: the paper's tiles. Grey: the compulsory bytes, and the strongest valid lower "
             "bound of each class: scores kept on chip (flash1, flash2), scores written out (standard)."
+            + _with(study)
         ),
         style=style,
     )
@@ -162,6 +165,24 @@ def problem_text(p: AttentionProblem) -> str:
     parts += [f"N = {p.seq_q:,}" + (f" × {p.seq_k:,}" if p.seq_k != p.seq_q else ""), f"d = {p.head_dim}"]
     parts += [str(p.dtype_k)] + ([str(p.mask)] if p.mask.is_causal else [])
     return ", ".join(parts)
+
+
+def _about(study: BoundStudy) -> str:
+    """The problem, and the options where they are not the defaults."""
+    return ", ".join([problem_text(study.problem), *([study.options_text] if study.options else [])])
+
+
+def _with(study: BoundStudy) -> str:
+    """The end of a caption."""
+    return f" Counted with {study.options_text}." if study.options else ""
+
+
+def _small_cache_text(study: BoundStudy) -> str:
+    if "small_cache" not in set(study.by_sram["algorithm"]):
+        return ""
+    return (
+        " small_cache is drawn up to M = 4d² only: it is made for M < d², and its score passes never shrink."
+    )
 
 
 def _floats(values: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from iosim.scaling.elements import ITEMSIZE, Floats, counted, split
+from iosim.scaling.elements import ITEMSIZE, NO_OPTIONS, Floats, Options, counted, split
 from iosim.scaling.exponents import LARGE
 
 FLASH = ("flash1", "flash2")
@@ -63,14 +63,18 @@ class Crossing:
         return asdict(self)
 
 
-def constants(algorithms: Sequence[str] = FLASH, rules: Sequence[str] = RULES) -> tuple[Constant, ...]:
+def constants(
+    algorithms: Sequence[str] = FLASH, rules: Sequence[str] = RULES, options: Options = NO_OPTIONS
+) -> tuple[Constant, ...]:
     """The counted constant of each algorithm and tile rule on the grid of the exponents."""
-    return tuple(_constant(algorithm, tiles) for algorithm in algorithms for tiles in rules)
+    return tuple(
+        _constant(algorithm, tiles, options.get(algorithm, {})) for algorithm in algorithms for tiles in rules
+    )
 
 
-def _constant(algorithm: str, tiles: str) -> Constant:
-    far = _in_units_of_the_law(algorithm, tiles, *_FAR)
-    grid = _in_units_of_the_law(algorithm, tiles, LARGE.seq, LARGE.head_dim, LARGE.sram_elements)
+def _constant(algorithm: str, tiles: str, own: Mapping[str, str]) -> Constant:
+    far = _in_units_of_the_law(algorithm, tiles, own, *_FAR)
+    grid = _in_units_of_the_law(algorithm, tiles, own, LARGE.seq, LARGE.head_dim, LARGE.sram_elements)
     return Constant(
         algorithm=algorithm,
         tiles=tiles,
@@ -82,7 +86,12 @@ def _constant(algorithm: str, tiles: str) -> Constant:
 
 
 def _in_units_of_the_law(
-    algorithm: str, tiles: str, seq: Sequence[int], head_dim: Sequence[int], sram_elements: Sequence[int]
+    algorithm: str,
+    tiles: str,
+    own: Mapping[str, str],
+    seq: Sequence[int],
+    head_dim: Sequence[int],
+    sram_elements: Sequence[int],
 ) -> Floats:
     table = counted(
         algorithm,
@@ -90,37 +99,57 @@ def _in_units_of_the_law(
         head_dim=list(head_dim),
         sram_elements=list(sram_elements),
         tiles=tiles,
+        options=own,
     )
     N, d = table["seq_q"].to_numpy(dtype=float), table["head_dim"].to_numpy(dtype=float)
     M = table["sram_bytes"].to_numpy(dtype=float) / ITEMSIZE
-    out: Floats = split(table, algorithm)["matrix elements"].to_numpy(dtype=float) * M / (N * d) ** 2
+    moved = split(table, algorithm, own)["matrix elements"].to_numpy(dtype=float)
+    out: Floats = moved * M / (N * d) ** 2
     return out
 
 
 def crossings(
-    algorithms: Sequence[str] = FLASH, rules: Sequence[str] = RULES, head_dims: Sequence[int] = HEAD_DIMS
+    algorithms: Sequence[str] = FLASH,
+    rules: Sequence[str] = RULES,
+    head_dims: Sequence[int] = HEAD_DIMS,
+    options: Options = NO_OPTIONS,
 ) -> tuple[Crossing, ...]:
-    """Search, on counts, where each algorithm meets the total of `standard`: in matrix elements and in bytes."""
-    return tuple(
-        _crossing(algorithm, tiles, d) for algorithm in algorithms for tiles in rules for d in head_dims
+    """Search, on counts, where each algorithm meets the total of `standard`: in matrix elements and in bytes.
+
+    Without those that no M up to 8 d² brings down to it.
+    """
+    found = (
+        _crossing(algorithm, tiles, d, options)
+        for algorithm in algorithms
+        for tiles in rules
+        for d in head_dims
     )
+    return tuple(crossing for crossing in found if crossing is not None)
 
 
-def _totals(algorithm: str, tiles: str, head_dim: int, sram_elements: Sequence[int]) -> tuple[Floats, Floats]:
-    """Matrix elements, and bytes of everything, at each M."""
+def _totals(
+    algorithm: str, tiles: str, head_dim: int, sram_elements: Sequence[int], options: Options
+) -> tuple[Floats, Floats]:
+    """Matrix elements, and bytes of everything, at each M; NaN where no tile fits."""
+    own = options.get(algorithm, {})
     table = counted(
-        algorithm, seq=[_SEQ], head_dim=[head_dim], sram_elements=list(sram_elements), tiles=tiles
+        algorithm,
+        seq=[_SEQ],
+        head_dim=[head_dim],
+        sram_elements=list(sram_elements),
+        tiles=tiles,
+        options=own,
     )
-    elements: Floats = split(table, algorithm)["matrix elements"].to_numpy(dtype=float)
+    elements: Floats = split(table, algorithm, own)["matrix elements"].to_numpy(dtype=float)
     moved: Floats = (table["sm_read_bytes"] + table["sm_write_bytes"]).to_numpy(dtype=float)
     return elements, moved
 
 
-def _crossing(algorithm: str, tiles: str, head_dim: int) -> Crossing:
-    by_elements = _first_no_worse(algorithm, tiles, head_dim, in_bytes=False)
-    elements, moved = _totals(algorithm, tiles, head_dim, [by_elements])
-    only_matrices = moved[0] == elements[0] * ITEMSIZE
-    by_bytes = by_elements if only_matrices else _first_no_worse(algorithm, tiles, head_dim, in_bytes=True)
+def _crossing(algorithm: str, tiles: str, head_dim: int, options: Options) -> Crossing | None:
+    by_elements = _first_no_worse(algorithm, tiles, head_dim, options, in_bytes=False)
+    by_bytes = _first_no_worse(algorithm, tiles, head_dim, options, in_bytes=True)
+    if by_elements is None or by_bytes is None:
+        return None
     return Crossing(
         algorithm=algorithm,
         tiles=tiles,
@@ -133,18 +162,24 @@ def _crossing(algorithm: str, tiles: str, head_dim: int) -> Crossing:
     )
 
 
-def _first_no_worse(algorithm: str, tiles: str, head_dim: int, *, in_bytes: bool) -> int:
+def _first_no_worse(
+    algorithm: str, tiles: str, head_dim: int, options: Options, *, in_bytes: bool
+) -> int | None:
     """More memory never costs traffic, so there is one crossing; cut its range into _PARTS until it is one element."""
-    standard = _totals("standard", "best", head_dim, [head_dim**2])[in_bytes][0]
+    standard = _totals("standard", "best", head_dim, [head_dim**2], options)[in_bytes][0]
     low, high = 4 * head_dim, 8 * head_dim**2
     while high - low > 1:
         inner = np.unique(np.linspace(low, high, _PARTS + 1, dtype=np.int64))[1:]
-        good = _totals(algorithm, tiles, head_dim, inner.tolist())[in_bytes] <= standard
+        good = _totals(algorithm, tiles, head_dim, inner.tolist(), options)[in_bytes] <= standard
+        if not good.any():
+            return None
         first = int(np.argmax(good))
         low, high = int(inner[first - 1]) if first else low, int(inner[first])
     return high
 
 
-def coefficient_of_n_squared(algorithm: str, tiles: str, head_dim: int, sram_elements: int) -> float:
-    """Matrix elements over N² at long N: what to hold against the 4 of standard attention."""
-    return float(_totals(algorithm, tiles, head_dim, [sram_elements])[0][0]) / _SEQ**2
+def coefficient_of_n_squared(
+    algorithm: str, tiles: str, head_dim: int, sram_elements: int, options: Options = NO_OPTIONS
+) -> float:
+    """Matrix elements over N² at long N: what to hold against the 4 of standard attention, the 7 of its backward."""
+    return float(_totals(algorithm, tiles, head_dim, [sram_elements], options)[0][0]) / _SEQ**2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,10 @@ from iosim.program.evaluate import Frame
 from iosim.sweep import sweep
 
 Floats = npt.NDArray[np.float64]
+Options = Mapping[str, Mapping[str, str]]
+"""An algorithm's name -> its own options; one that is not there has its defaults."""
+
+NO_OPTIONS: Options = MappingProxyType({})
 
 ITEMSIZE = 2  # fp16: the papers' elements; bytes and elements of a study differ by this factor alone
 _ITEMSIZES = {"s_q": ITEMSIZE, "s_k": ITEMSIZE, "s_v": ITEMSIZE, "s_o": ITEMSIZE, "s_acc": 4}

@@ -8,6 +8,7 @@ import pandas as pd
 
 from iosim.problem import AttentionProblem
 from iosim.scaling.constants import HEAD_DIMS, Constant, Crossing, coefficient_of_n_squared
+from iosim.scaling.elements import NO_OPTIONS, Options
 from iosim.scaling.exponents import Fit
 from iosim.units import format_bytes
 
@@ -58,7 +59,7 @@ def on_constants(found: Sequence[Constant]) -> Iterator[str]:
         yield _sentence(f"{named(algorithm)} moves N²d²/M matrix elements times {' and '.join(parts)}.")
 
 
-def on_crossings(found: Sequence[Crossing]) -> Iterator[str]:
+def on_crossings(found: Sequence[Crossing], statistics: str = "m and l") -> Iterator[str]:
     """One sentence an algorithm and tile rule, over all head dimensions: in matrix elements, then in bytes."""
     for key in dict.fromkeys((c.algorithm, c.tiles) for c in found):
         mine = [c for c in found if (c.algorithm, c.tiles) == key]
@@ -73,7 +74,7 @@ def on_crossings(found: Sequence[Crossing]) -> Iterator[str]:
             + (
                 "in fp16 bytes it is the same M."
                 if same
-                else f"no more bytes, with m and l in fp32, from {by_bytes}."
+                else f"no more bytes, with {statistics} in fp32, from {by_bytes}."
             )
         )
 
@@ -87,33 +88,56 @@ def _crossing_text(points: Sequence[tuple[int, int, float]]) -> str:
     return f"M = {times} d² ({where})"
 
 
-def _verdict(coefficient: float) -> str:
-    ratio = coefficient / STANDARD_PASSES
+def on_options(options: Options) -> Iterator[str]:
+    """Which options the counts are of; nothing where all are the defaults."""
+    text = options_text(options)
+    if text:
+        yield f"Everything here is counted with {text}."
+
+
+def options_text(options: Options) -> str:
+    """`pass=bwd (standard, flash1, flash2)`: each value with the algorithms that have it."""
+    owners: dict[str, list[str]] = {}
+    for algorithm, own in options.items():
+        for name, value in own.items():
+            owners.setdefault(f"{name}={value}", []).append(algorithm)
+    return "; ".join(f"{text} ({', '.join(names)})" for text, names in owners.items())
+
+
+def _verdict(coefficient: float, standard: float) -> str:
+    ratio = coefficient / standard
     times = "twice" if round(ratio, 2) == 2 else f"{ratio:.2f} times"
     return f"{times} as much, so it {'loses' if ratio > 1 else 'wins'}"
 
 
-def on_losing(profile: str, sram_bytes: int, itemsize: int) -> Iterator[str]:
+def _passes_of_standard(options: Options) -> float:
+    """N² matrix elements of standard attention, counted: 4, or 7 backward."""
+    counted = coefficient_of_n_squared("standard", "best", HEAD_DIMS[0], HEAD_DIMS[0] ** 2, options)
+    return round(counted, 2)
+
+
+def on_losing(profile: str, sram_bytes: int, itemsize: int, options: Options = NO_OPTIONS) -> Iterator[str]:
     """Where tiling loses: the paper's 192 KiB at d = 256, and M of this GPU at each head dimension."""
+    standard = _passes_of_standard(options)
     elements = FAMOUS_SRAM_BYTES // 2
     for algorithm in ("flash1", "flash2"):
-        c = coefficient_of_n_squared(algorithm, "paper", FAMOUS_HEAD_DIM, elements)
+        c = coefficient_of_n_squared(algorithm, "paper", FAMOUS_HEAD_DIM, elements, options)
         yield (
             f"At d = {FAMOUS_HEAD_DIM} and 192 KiB ({elements:,} fp16 elements) {named(algorithm)} with the paper's "
-            f"tiles moves {c:.2f} N² matrix elements, standard attention {STANDARD_PASSES} N²: {_verdict(c)}."
+            f"tiles moves {c:.2f} N² matrix elements, standard attention {standard:g} N²: {_verdict(c, standard)}."
         )
     elements = sram_bytes // itemsize
     for algorithm in ("flash1", "flash2"):
         parts = []
         for d in HEAD_DIMS:
             if elements >= 4 * d:
-                c = coefficient_of_n_squared(algorithm, "paper", d, elements)
-                parts.append(f"{c:.2f} N² at d = {d}{' (more than standard)' if c > STANDARD_PASSES else ''}")
+                c = coefficient_of_n_squared(algorithm, "paper", d, elements, options)
+                parts.append(f"{c:.2f} N² at d = {d}{' (more than standard)' if c > standard else ''}")
         if parts:
             yield (
                 f"On {profile} a thread block may hold {format_bytes(sram_bytes)} ({elements:,} elements): "
                 f"{named(algorithm)} with the paper's tiles moves, in matrix elements, {', '.join(parts)}; "
-                f"standard attention {STANDARD_PASSES} N²."
+                f"standard attention {standard:g} N²."
             )
 
 

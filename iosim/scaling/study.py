@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 
+from iosim.algorithms.registry import find_algorithm
+from iosim.errors import UsageError
 from iosim.hardware import HardwareProfile
 from iosim.problem import AttentionProblem
 from iosim.scaling import sentences as say
 from iosim.scaling.constants import HEAD_DIMS, Constant, Crossing, constants, crossings
+from iosim.scaling.elements import NO_OPTIONS, Options
 from iosim.scaling.exponents import Fit, fit_exponents
 from iosim.scaling.traffic import (
     BLOCKED_GRANULARITY,
@@ -46,8 +49,30 @@ class Laws:
     crossings: tuple[Crossing, ...]
 
 
-def find_laws(fitted: Sequence[str] = FITTED) -> Laws:
-    """Fit the exponents of `fitted` (names, or files such as ./mine.py:program), and the constants and crossings."""
+def pass_of(options: Options) -> str:
+    """The pass that is studied: fwd, bwd or fwd+bwd."""
+    return next((own["pass"] for own in options.values() if "pass" in own), "fwd")
+
+
+def in_pass(algorithms: Sequence[str], options: Options) -> tuple[str, ...]:
+    """Those of the algorithms that have the pass of `options`: all of them forward."""
+    if pass_of(options) == "fwd":
+        return tuple(algorithms)
+    return tuple(name for name in algorithms if "pass" in find_algorithm(name).options)
+
+
+def find_laws(fitted: Sequence[str] = FITTED, options: Options = NO_OPTIONS) -> Laws:
+    """Fit the exponents of `fitted` (names, or files such as ./mine.py:program), and the constants and crossings.
+
+    `options`: by algorithm; constants and crossings are those of the paper's algorithms under them.
+    """
+    if any(options.values()):
+        fits = tuple(
+            fit
+            for name in in_pass(fitted, options)
+            for fit in fit_exponents(name, options=options.get(name, {}))
+        )
+        return Laws(fits=fits, constants=constants(options=options), crossings=crossings(options=options))
     base = _shipped_laws()
     if tuple(fitted) == FITTED:
         return base
@@ -83,6 +108,12 @@ class BoundStudy:
     shapes: pd.DataFrame
     gaps: pd.DataFrame
     sentences: tuple[str, ...]
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def options_text(self) -> str:
+        """The options in one line, empty where all are the defaults."""
+        return say.options_text(self.options)
 
     @property
     def under_a_bound(self) -> int:
@@ -111,6 +142,7 @@ class BoundStudy:
             "problem": self.problem.to_dict(),
             "profile": self.profile,
             "sram_bytes": self.sram_bytes,
+            "options": {name: dict(own) for name, own in self.options.items()},
             "sentences": list(self.sentences),
             "under_a_bound": self.under_a_bound,
             **tables,
@@ -130,19 +162,24 @@ def study_bound(
     sram_bytes: int | None = None,
     laws: Laws | None = None,
     also: Sequence[str] = (),
+    options: Options = NO_OPTIONS,
     progress: Progress | None = None,
 ) -> BoundStudy:
     """Count, fit and compare; the tables are those of the problem and of M on this GPU.
 
     `laws`: found before, so that several GPUs share them. `also`: further algorithms (names, or files such as
-    ./mine.py:program) to fit and draw. `progress` is told what comes next. Errors: `UsageError` and its kinds.
+    ./mine.py:program) to fit and draw. `options`: by algorithm; with another pass than fwd only the algorithms that
+    have it are studied, against the bounds of that pass. `progress` is told what comes next.
+    Errors: `UsageError` and its kinds.
     """
+    options = _checked(options, also)
+    which = pass_of(options)
     tell = progress or (lambda _: None)
     M = profile.sram_per_block_bytes if sram_bytes is None else sram_bytes
     if laws is None:
         tell("exponents, constants and crossings")
-        laws = find_laws((*FITTED, *(name for name in also if name not in FITTED)))
-    curves = (*CURVES, *(Curve(algorithm=name, granularity=BLOCKED_GRANULARITY) for name in also))
+        laws = find_laws((*FITTED, *(name for name in also if name not in FITTED)), options)
+    curves = _curves(also, options)
     tell(f"bytes against M, N and d on {profile.name}")
     axis = sorted({*sram_axis(), M})
     by_sram = along(problem, sram_bytes=axis, curves=curves)
@@ -161,15 +198,44 @@ def study_bound(
         by_seq=by_seq,
         by_head_dim=by_head_dim,
         best=best,
-        bounds=bound_lines(problem, axis),
-        shapes=shape_lines(problem, axis),
+        bounds=bound_lines(problem, axis, which),
+        shapes=shape_lines(problem, axis, which),
         gaps=gaps,
         sentences=(
-            *say.on_losing(profile.name, M, problem.dtype_k.itemsize),
+            *say.on_options(options),
+            *say.on_losing(profile.name, M, problem.dtype_k.itemsize, options),
             *say.on_exponents(laws.fits),
             *say.on_constants(laws.constants),
-            *say.on_crossings(laws.crossings),
+            *say.on_crossings(laws.crossings, "m and l" if which == "fwd" else "row statistics"),
             *say.on_best(best, problem),
             *say.on_gaps(by_sram, gaps, M),
         ),
+        options=options,
     )
+
+
+def _checked(options: Options, also: Sequence[str]) -> dict[str, Mapping[str, str]]:
+    """The options that say something; `UsageError` where they cannot be studied together."""
+    kept = {name: own for name, own in options.items() if own}
+    for name, own in kept.items():
+        find_algorithm(name).resolve(own)
+    if any(own.get("splits") == "best" for own in kept.values()):
+        raise UsageError("splits: best is chosen for one problem at a time; give a study a number of splits")
+    if any(own.get("block-mask", "off") != "off" for own in kept.values()):
+        raise UsageError(
+            "block-mask: its blocks are tiles, so it would be another mask at every M; use simulate or sweep"
+        )
+    if lacking := [name for name in also if name not in in_pass(also, kept)]:
+        raise UsageError(f"pass: {', '.join(lacking)} has a forward pass only; leave it out, or use pass=fwd")
+    return kept
+
+
+def _curves(also: Sequence[str], options: Options) -> list[Curve]:
+    """The curves of the pass, each with its own options."""
+    every = (*CURVES, *(Curve(algorithm=name, granularity=BLOCKED_GRANULARITY) for name in also))
+    there = in_pass([curve.algorithm for curve in every], options)
+    return [
+        replace(curve, options=options.get(curve.algorithm, {}))
+        for curve in every
+        if curve.algorithm in there
+    ]

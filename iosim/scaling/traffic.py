@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from iosim.algorithms.registry import find_algorithm
 from iosim.grid import Grid
 from iosim.problem import AttentionProblem
 from iosim.sweep import sweep
-from iosim.theory.bounds import bounds, ideal_reads_sram_bytes
+from iosim.theory.backward_bounds import backward_bounds, both_bounds
+from iosim.theory.bounds import Bound, bounds, ideal_reads_sram_bytes
 from iosim.theory.shapes import SHAPES
 
 EVALUATIONS = 1 << 21  # of the count, for one point of a curve
@@ -46,6 +47,7 @@ class Curve:
     tiles: str = "best"
     granularity: int = 1
     largest_sram: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 CURVES = (
@@ -111,6 +113,7 @@ def _curve(
             sram_bytes=some,
             tiles=(curve.tiles,),
             granularity=step,
+            options={curve.algorithm: curve.options},
             dtypes={name: getattr(p, name).name for name in _DTYPES},
             **shape,
             **lengths,
@@ -175,12 +178,22 @@ BOUND_LABELS = {
 """Bounds that are drawn: (name, whether S is spilled) -> label."""
 
 
-def bound_lines(problem: AttentionProblem, sram_bytes: Sequence[int]) -> pd.DataFrame:
-    """Each bound at each M where it holds and is above 0: columns bound, sram_bytes, bytes, algorithms, source."""
+BOUND_COLUMNS = ("bound", "sram_bytes", "bytes", "algorithms", "source")
+
+
+def _bounds_of_pass(problem: AttentionProblem, sram_bytes: int, which: str, *, spills: bool) -> list[Bound]:
+    if which == "fwd":
+        return list(bounds(problem, sram_bytes, spills_scores=spills))
+    of_pass = backward_bounds if which == "bwd" else both_bounds
+    return of_pass(problem, sram_bytes, spills_scores=spills)
+
+
+def bound_lines(problem: AttentionProblem, sram_bytes: Sequence[int], which: str = "fwd") -> pd.DataFrame:
+    """Each bound of a pass (fwd, bwd, fwd+bwd) at each M where it holds and is above 0: columns BOUND_COLUMNS."""
     rows = []
     for spills in (False, True):
         for M in sram_bytes:
-            for b in bounds(problem, M, spills_scores=spills):
+            for b in _bounds_of_pass(problem, M, which, spills=spills):
                 label = BOUND_LABELS.get((b.name, spills))
                 if label and b.valid and b.bytes:
                     rows.append(
@@ -192,16 +205,19 @@ def bound_lines(problem: AttentionProblem, sram_bytes: Sequence[int]) -> pd.Data
                             "source": b.source,
                         }
                     )
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=list(BOUND_COLUMNS))
 
 
-def shape_lines(problem: AttentionProblem, sram_bytes: Sequence[int]) -> pd.DataFrame:
-    """The Θ optima of the forward pass with constant 1, where they hold: to draw, never to compare."""
+_DIRECTIONS = {"fwd": "forward", "bwd": "backward"}
+
+
+def shape_lines(problem: AttentionProblem, sram_bytes: Sequence[int], which: str = "fwd") -> pd.DataFrame:
+    """The Θ optima of one pass with constant 1, where they hold: to draw, never to compare; none of fwd+bwd."""
     size = problem.dtype_k.itemsize
     rows = [
         {"shape": shape.expression, "sram_bytes": M, "bytes": elements * size, "source": shape.source}
         for shape in SHAPES
-        if shape.direction == "forward" and shape.kind == "optimum"
+        if shape.direction == _DIRECTIONS.get(which) and shape.kind == "optimum"
         for M in sram_bytes
         if (elements := shape.elements(problem, M / size)) is not None
     ]

@@ -40,6 +40,13 @@ def test_bound_prints_its_findings_and_writes_figures(iosim: Run, tmp_path: Path
     assert not [name for name in names if name.startswith(".")]
 
 
+def test_bound_of_the_backward(iosim: Run) -> None:
+    done = iosim("bound --pass bwd --hw a100-sxm-80gb --seq 1K --json")
+    assert done.json["options"] == {name: {"pass": "bwd"} for name in ("flash1", "flash2", "standard")}
+    assert {row["algorithm"] for row in done.json["gaps"]} == {"flash1", "flash2", "standard"}
+    assert done.json["under_a_bound"] == 0
+
+
 @pytest.mark.slow  # a masked study searches both sides of every tile
 def test_bound_json_is_alone_on_stdout(iosim: Run) -> None:
     done = iosim("bound --seq 512 --head-dim 32 --sram 64KiB --mask window:64 --json")
@@ -58,6 +65,10 @@ def test_bound_json_is_alone_on_stdout(iosim: Run) -> None:
         ("bound --formats gif --out x", 2, "unknown format 'gif'"),
         ("bound --algorithm flash9", 2, "unknown algorithm 'flash9'"),
         ("bound --seq 0", 2, "--seq"),
+        ("bound --block-mask butterfly", 2, "another mask at every M"),
+        ("bound --pass bwd --algorithm decode", 2, "decode has a forward pass only"),
+        ("bound --splits 4", 2, "--splits: not an option of flash1, flash2"),
+        ("bound --algorithm decode --splits best", 2, "best is chosen for one problem at a time"),
         ("bound --sram 0KiB", 2, "sram"),
         ("plot missing.csv", 1, "cannot be read"),
         ("plot table.txt", 2, "only .csv and .parquet"),
