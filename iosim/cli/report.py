@@ -21,6 +21,7 @@ from iosim.cli.options import (
     with_options,
 )
 from iosim.cli.output import print_json, warn
+from iosim.cli.variants import VariantOptions
 from iosim.errors import UsageError
 
 DEFAULT_SEQ = "8192"
@@ -60,6 +61,7 @@ class ReportProblem(ProblemOptions):
 def report(
     *,
     problem: ReportProblem,
+    variants: VariantOptions,
     hw: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,10 +81,16 @@ def report(
     formats: Formats = "png,svg,pdf",
     as_json: AsJson = False,
 ) -> None:
-    """Count, check the bound, draw, and write report.html, report.md, report.json, tables and figures."""
+    """Count, check the bound, draw, and write report.html, report.md, report.json, tables and figures.
+
+    An algorithm's own options hold for every algorithm that has them, as in `iosim bound`.
+    """
+    from iosim.algorithms.registry import find_algorithm
     from iosim.plots.files import check_formats
     from iosim.plots.style import find_style
     from iosim.report import build_report, report_files, workload_text, write_folder
+    from iosim.report.content import ALGORITHMS
+    from iosim.scaling.study import FITTED, checked_options
     from iosim.units import counted, parse_sram
 
     look, kinds = find_style(style), check_formats(split(formats))
@@ -92,12 +100,17 @@ def report(
     names = split(",".join(hw) if hw else DEFAULT_HW)
     if not names or len(set(names)) < len(names):
         raise UsageError("--hw: give one or more profiles, each once")
+    studied = list(dict.fromkeys([*ALGORITHMS, *FITTED]))
+    given = variants.options_for([find_algorithm(name) for name in studied])
+    options = checked_options(dict(zip(studied, given, strict=True)))
     warn(warnings)
     folder = Path(out)
     write_folder(folder, {})  # an unwritable folder is found before the work
     if not as_json:
-        print(f"Workload: {workload_text(asked)}\nHardware: {', '.join(names)}", flush=True)
-    done = build_report(asked, names, look, sram_bytes=M, overrides=overrides or (), progress=say)
+        print(f"Workload: {workload_text(asked, options)}\nHardware: {', '.join(names)}", flush=True)
+    done = build_report(
+        asked, names, look, sram_bytes=M, overrides=overrides or (), options=options, progress=say
+    )
     paths = write_folder(folder, report_files(done, kinds, progress=say))
     if as_json:
         print_json(done.to_dict())

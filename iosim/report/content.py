@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -22,7 +22,9 @@ from iosim.plots.waterfall import waterfall
 from iosim.problem import AttentionProblem
 from iosim.results import RunRecord
 from iosim.scaling import BoundStudy, Laws, find_laws, study_bound
-from iosim.scaling.sentences import power
+from iosim.scaling.elements import NO_OPTIONS, Options
+from iosim.scaling.sentences import on_options, options_text, power
+from iosim.scaling.study import checked_options, in_pass
 from iosim.units import counted, format_bytes
 
 DEFAULT_PROBLEM = AttentionProblem.of(batch=1, heads=32, seq=8192, head_dim=128, dtype="fp16")
@@ -57,6 +59,7 @@ PROFILE_KEYS = (
     "memory.l2.capacity",
     "memory.hbm.bandwidth",
 )
+LAW_SLACK = 0.05  # of the fitted exponent of M, within which traffic falls as 1/M
 Progress = Callable[[str], None]
 
 
@@ -82,11 +85,12 @@ class Report:
     laws: Laws
     parts: tuple[GpuPart, ...]
     answers: tuple[str, ...]
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def workload(self) -> str:
-        """The problem in one line."""
-        return workload_text(self.problem)
+        """The problem in one line, and the algorithms' options where they are not the defaults."""
+        return workload_text(self.problem, self.options)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -94,6 +98,7 @@ class Report:
             "schema_version": 1,
             "workload": self.workload,
             "problem": self.problem.to_dict(),
+            "options": {name: dict(own) for name, own in self.options.items()},
             "answers": list(self.answers),
             "not_modelled": list(NOT_MODELLED),
             "gpus": [
@@ -109,8 +114,8 @@ class Report:
         }
 
 
-def workload_text(p: AttentionProblem) -> str:
-    """A problem in one line, with nothing left out."""
+def workload_text(p: AttentionProblem, options: Options = NO_OPTIONS) -> str:
+    """A problem in one line, with nothing left out, and options where there are any."""
     heads = counted(p.heads, "head") + (
         f" on {counted(p.kv_heads, 'kv head')}" if p.kv_heads != p.heads else ""
     )
@@ -121,7 +126,10 @@ def workload_text(p: AttentionProblem) -> str:
     named = (
         f"Q {p.dtype_q}, K {p.dtype_k}, V {p.dtype_v}, O {p.dtype_o}" if len(types) > 1 else str(p.dtype_q)
     )
-    return f"batch {p.batch}, {heads}, {length}, {width}, {named}, mask {p.mask}"
+    more = options_text(options)
+    return f"batch {p.batch}, {heads}, {length}, {width}, {named}, mask {p.mask}" + (
+        f"; {more}" if more else ""
+    )
 
 
 def build_report(
@@ -131,15 +139,21 @@ def build_report(
     *,
     sram_bytes: int | None = None,
     overrides: Sequence[str] = (),
+    options: Options = NO_OPTIONS,
     progress: Progress | None = None,
 ) -> Report:
-    """Count, study and draw; nothing is written. Errors: `UsageError` and its kinds."""
+    """Count, study and draw; nothing is written. `options`: by algorithm, as for `study_bound`.
+
+    With another pass than fwd only the algorithms that have it are there. Errors: `UsageError` and its kinds.
+    """
+    options = checked_options(options)
     tell = progress or (lambda _: None)
     gpus = [load_profile(name, overrides) for name in profiles]
     tell("exponents, constants and crossings")
-    laws = find_laws()
-    parts = tuple(_part(problem, gpu, style, sram_bytes, laws, tell) for gpu in gpus)
-    return Report(problem=problem, laws=laws, parts=parts, answers=tuple(_answers(problem, laws, parts)))
+    laws = find_laws(options=options)
+    parts = tuple(_part(problem, gpu, style, sram_bytes, laws, options, tell) for gpu in gpus)
+    answers = (*on_options(options), *_answers(problem, laws, parts))
+    return Report(problem=problem, laws=laws, parts=parts, answers=answers, options=options)
 
 
 def _part(
@@ -148,28 +162,31 @@ def _part(
     style: Style,
     sram_bytes: int | None,
     laws: Laws,
+    options: Options,
     tell: Progress,
 ) -> GpuPart:
     M = gpu.sram_per_block_bytes if sram_bytes is None else sram_bytes
     records = tuple(
-        r for name in ALGORITHMS if (r := _run(problem, gpu, name, "best", "paper", M)) is not None
+        r
+        for name in in_pass(ALGORITHMS, options)
+        if (r := _run(problem, gpu, name, "best", "paper", M, options)) is not None
     )
-    study = study_bound(problem, gpu, sram_bytes=M, laws=laws, progress=tell)
+    study = study_bound(problem, gpu, sram_bytes=M, laws=laws, options=options, progress=tell)
     tell(f"figures of {gpu.name}")
     shown = [r for r in records if r.algorithm in SHOWN]
     details = (
         f"{problem_text(problem)}; {gpu.name}, M = {format_bytes(M)}, best tiles in steps of {GRANULARITY}"
-    )
+    ) + (f"; {study.options_text}" if options else "")
     plots = [bytes_by_tensor(shown, style, details), *(draw(study, style) for draw in BOUND_FIGURES)]
     tell(f"waterfall of {gpu.name}")
-    plots += _waterfall(problem, gpu, M, style)
+    plots += _waterfall(problem, gpu, M, style, options)
     tell(f"levels of {gpu.name}")
     levels, remark = _levels(records, gpu)
     return GpuPart(
         profile=gpu,
         sram_bytes=M,
         records=records,
-        tiles=_tiles(problem, gpu, M),
+        tiles=_tiles(problem, gpu, M, options),
         levels=levels,
         level_remark=remark,
         study=study,
@@ -177,13 +194,20 @@ def _part(
     )
 
 
-def _waterfall(problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int, style: Style) -> list[Plot]:
+def _waterfall(
+    problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int, style: Style, options: Options
+) -> list[Plot]:
     """A name for every byte of FlashAttention-2, down to HBM where that is quick; none where no tile fits."""
     pairs = problem.batch * problem.heads * problem.seq_q * problem.seq_k
     try:
-        return [
-            waterfall(gap(problem, profile=gpu, sram_bytes=sram_bytes, levels=pairs <= MOST_PAIRS), style)
-        ]
+        found = gap(
+            problem,
+            profile=gpu,
+            options=options.get("flash2"),
+            sram_bytes=sram_bytes,
+            levels=pairs <= MOST_PAIRS,
+        )
+        return [waterfall(found, style)]
     except UsageError:
         return []
 
@@ -222,7 +246,13 @@ def _levels(records: Sequence[RunRecord], gpu: HardwareProfile) -> tuple[pd.Data
 
 
 def _run(
-    problem: AttentionProblem, gpu: HardwareProfile, algorithm: str, tiles: str, model: str, sram_bytes: int
+    problem: AttentionProblem,
+    gpu: HardwareProfile,
+    algorithm: str,
+    tiles: str,
+    model: str,
+    sram_bytes: int,
+    options: Options,
 ) -> RunRecord | None:
     """A record, or None where no tile fits."""
     try:
@@ -231,6 +261,7 @@ def _run(
             algorithm,
             tiles=tiles,
             profile=gpu,
+            options=options.get(algorithm),
             footprint_model=model,
             granularity=GRANULARITY,
             sram_bytes=sram_bytes,
@@ -239,10 +270,12 @@ def _run(
         return None
 
 
-def _tiles(problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int) -> pd.DataFrame:
+def _tiles(
+    problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int, options: Options
+) -> pd.DataFrame:
     rows = []
     for algorithm, rule, model in TILE_RUNS:
-        record = _run(problem, gpu, algorithm, rule, model, sram_bytes)
+        record = _run(problem, gpu, algorithm, rule, model, sram_bytes, options)
         rows.append(
             {
                 "algorithm": algorithm,
@@ -309,12 +342,14 @@ def _answers(problem: AttentionProblem, laws: Laws, parts: Sequence[GpuPart]) ->
     law = ", ".join(
         (power("N", two.exponent_n), power("d", two.exponent_d), power("M", two.exponent_m)),
     )
+    does = "does" if abs(two.exponent_m + 1) < LAW_SLACK else "does not"
     out.append(
-        f"Traffic does fall as N²d²/M: fitted on counted elements, FlashAttention-2 goes as {law}. The constant is "
+        f"Traffic {does} fall as N²d²/M: fitted on counted elements, FlashAttention-2 goes as {law}. The constant is "
         f"{paper['flash1']:.2f} (FlashAttention-1) and {paper['flash2']:.2f} (FlashAttention-2) with the paper's "
         f"tiles, {best_tiles['flash1']:.2f} and {best_tiles['flash2']:.2f} with the best."
     )
-    out.append(parts[0].study.sentences[0])
+    sentences = parts[0].study.sentences
+    out.append(next(s for s in sentences if not s.startswith("Everything here")))
     checked = sum(len(part.study.gaps) + len(part.study.by_sram) for part in parts)
     below = sum(part.study.under_a_bound for part in parts)
     found = "None" if below == 0 else f"{below} (an error in the model)"

@@ -172,7 +172,7 @@ def study_bound(
     have it are studied, against the bounds of that pass. `progress` is told what comes next.
     Errors: `UsageError` and its kinds.
     """
-    options = _checked(options, also)
+    options = checked_options(options, also)
     which = pass_of(options)
     tell = progress or (lambda _: None)
     M = profile.sram_per_block_bytes if sram_bytes is None else sram_bytes
@@ -214,7 +214,7 @@ def study_bound(
     )
 
 
-def _checked(options: Options, also: Sequence[str]) -> dict[str, Mapping[str, str]]:
+def checked_options(options: Options, also: Sequence[str] = ()) -> dict[str, Mapping[str, str]]:
     """The options that say something; `UsageError` where they cannot be studied together."""
     kept = {name: own for name, own in options.items() if own}
     for name, own in kept.items():

@@ -75,6 +75,9 @@ def test_bound_json_is_alone_on_stdout(iosim: Run) -> None:
         ("report --hw h100-sxm,h100-sxm", 2, "each once"),
         ("report --style poster", 2, "unknown style"),
         ("report --head-dim -1", 2, "--head-dim"),
+        ("report --block-mask butterfly", 2, "another mask at every M"),
+        ("report --splits 4", 2, "--splits: not an option of standard, flash1"),
+        ("report --pass bwd --dropout", 2, "dropout belongs to the forward pass alone"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -1,0 +1,66 @@
+"""A report with the algorithms' own options: every number in it is of those programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from iosim.analysis import analyze
+from iosim.errors import UsageError
+from iosim.plots.style import PAPER
+from iosim.problem import AttentionProblem
+from iosim.report import Report, build_report, workload_text
+from iosim.report.content import _answers
+
+PROBLEM = AttentionProblem.of(seq=512, heads=2, head_dim=64)
+BACKWARD = {name: {"pass": "bwd"} for name in ("standard", "flash1", "flash2")}
+TEXT = "pass=bwd (standard, flash1, flash2)"
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return build_report(PROBLEM, ["h200-sxm"], PAPER, options=BACKWARD)
+
+
+def test_the_records_are_of_the_backward(report: Report) -> None:
+    (part,) = report.parts
+    assert [r.algorithm for r in part.records] == ["standard", "flash1", "flash2"]
+    for record in part.records:
+        alone = analyze(PROBLEM, record.algorithm, profile="h200-sxm", options={"pass": "bwd"})
+        assert record.to_dict() == alone.to_dict()
+    assert {t.tensor for t in part.records[2].traffic_by_tensor} >= {"dQ", "dK", "dV"}
+
+
+def test_tiles_levels_and_study_too(report: Report) -> None:
+    (part,) = report.parts
+    moved = part.tiles.set_index(["algorithm", "tiles", "footprint"])["sm_bytes"]
+    alone = analyze(PROBLEM, "flash2", profile="h200-sxm", options={"pass": "bwd"}, tiles="paper")
+    assert moved["flash2", "paper", "paper"] == alone.traffic.total_bytes
+    by_name = {r.algorithm: r.traffic for r in part.records}
+    for row in part.levels.to_dict("records"):
+        assert row["sm_read_bytes"] == by_name[row["algorithm"]].sm_read_bytes
+    assert part.study.under_a_bound == 0
+    assert part.study.options == BACKWARD
+
+
+def test_it_says_so_first(report: Report) -> None:
+    assert report.answers[0] == f"Everything here is counted with {TEXT}."
+    assert report.workload.endswith(f"; {TEXT}")
+    assert report.to_dict()["options"] == BACKWARD
+    assert workload_text(PROBLEM) == report.workload.removesuffix(f"; {TEXT}")
+
+
+def test_a_law_that_does_not_hold_is_not_claimed(report: Report) -> None:
+    def claim(exponent_m: float) -> str:
+        fits = tuple(replace(fit, exponent_m=exponent_m) for fit in report.laws.fits)
+        answers = _answers(PROBLEM, replace(report.laws, fits=fits), report.parts)
+        return next(answer for answer in answers if "as N²d²/M" in answer)
+
+    assert claim(-1.0).startswith("Traffic does fall")
+    assert claim(-0.26).startswith("Traffic does not fall")  # as with a bias matrix, read with every tile
+
+
+def test_an_option_that_cannot_work_is_one_line() -> None:
+    with pytest.raises(UsageError, match="another mask at every M"):
+        build_report(PROBLEM, ["h200-sxm"], PAPER, options={"flash2": {"block-mask": "butterfly"}})
