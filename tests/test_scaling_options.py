@@ -86,7 +86,7 @@ def test_figures_and_answers_say_what_is_counted(study: BoundStudy) -> None:
     assert any("standard attention 7 N²" in sentence for sentence in study.sentences)
     for plot in (traffic_by_sram(study, SCREEN), gap_by_sram(study, SCREEN)):
         assert plot.caption.endswith(f"Counted with {text}.")
-        assert any(text in words.get_text() for words in plot.figure.texts)
+        assert any("pass=bwd" in words.get_text() for words in plot.figure.texts)
         assert "small_cache is drawn" not in plot.caption
 
 

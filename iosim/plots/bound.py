@@ -141,7 +141,7 @@ def _by_size(
             lines.append(mark(axes, style, Mark(text="M = d²", x=edge)))
         more = [str(p.dtype_k), *([str(p.mask)] if p.mask.is_causal else []), where]
         more += [f"H = {p.heads}"] if p.heads > 1 else []
-        more += [study.options_text] if study.options else []
+        more += [study.short_options_text] if study.options else []
         details = ", ".join([fixed, *more])
         finish(axes, style, lines, f"Bytes moved against {word}", details, _notes(axes, style))
     return Plot(
@@ -169,7 +169,7 @@ def problem_text(p: AttentionProblem) -> str:
 
 def _about(study: BoundStudy) -> str:
     """The problem, and the options where they are not the defaults."""
-    return ", ".join([problem_text(study.problem), *([study.options_text] if study.options else [])])
+    return ", ".join([problem_text(study.problem), *([study.short_options_text] if study.options else [])])
 
 
 def _with(study: BoundStudy) -> str:

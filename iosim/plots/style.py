@@ -41,6 +41,13 @@ TENSOR_COLOURS: Mapping[str, str] = MappingProxyType(
         "LSE": GREY,
         "M": GREY,
         "L": LIGHT,
+        "dQ": "#8FB9D6",  # a gradient is a tint of what it is the gradient of
+        "dK": "#F3CE85",
+        "dV": "#85CDB8",
+        "dO": "#E8A37A",
+        "dS": "#E9CCDB",
+        "dP": "#C2E2F5",
+        "D": LIGHT,
     }
 )
 REGIME_FILLS = ("#F1F1F1", "#FFFFFF", "#E9EFF4")

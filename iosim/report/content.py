@@ -174,9 +174,8 @@ def _part(
     study = study_bound(problem, gpu, sram_bytes=M, laws=laws, options=options, progress=tell)
     tell(f"figures of {gpu.name}")
     shown = [r for r in records if r.algorithm in SHOWN]
-    details = (
-        f"{problem_text(problem)}; {gpu.name}, M = {format_bytes(M)}, best tiles in steps of {GRANULARITY}"
-    ) + (f"; {study.options_text}" if options else "")
+    rule = study.short_options_text or f"best tiles in steps of {GRANULARITY}"
+    details = f"{problem_text(problem)}; {gpu.name}, M = {format_bytes(M)}, {rule}"
     plots = [bytes_by_tensor(shown, style, details), *(draw(study, style) for draw in BOUND_FIGURES)]
     tell(f"waterfall of {gpu.name}")
     plots += _waterfall(problem, gpu, M, style, options)

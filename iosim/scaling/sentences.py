@@ -104,6 +104,13 @@ def options_text(options: Options) -> str:
     return "; ".join(f"{text} ({', '.join(names)})" for text, names in owners.items())
 
 
+def short_options_text(options: Options) -> str:
+    """`pass=bwd`: each value once, for the line under a heading."""
+    return ", ".join(
+        dict.fromkeys(f"{name}={value}" for own in options.values() for name, value in own.items())
+    )
+
+
 def _verdict(coefficient: float, standard: float) -> str:
     ratio = coefficient / standard
     times = "twice" if round(ratio, 2) == 2 else f"{ratio:.2f} times"

@@ -116,6 +116,11 @@ class BoundStudy:
         return say.options_text(self.options)
 
     @property
+    def short_options_text(self) -> str:
+        """The same without the algorithms' names."""
+        return say.short_options_text(self.options)
+
+    @property
     def under_a_bound(self) -> int:
         """Counts that lie under a valid bound: 0, or the model is wrong."""
         return int((self.gaps["gap"] < 1).sum() + (self.by_sram["gap"] < 1).sum())
