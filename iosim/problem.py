@@ -263,6 +263,15 @@ class AttentionProblem:
             scale=self.softmax_scale,
         )
 
+    def packed_heads(self) -> AttentionProblem:
+        """A single query's heads as the rows of one tile a kv-head, as decode kernels run it; others as they are.
+
+        The one query sees every key, so a causal mask falls away; a window stays as it is, unpacked.
+        """
+        if self.seq_q != 1 or self.group_size == 1 or self.mask.window is not None:
+            return self
+        return replace(self, heads=self.kv_heads, seq_q=self.group_size, mask=Mask())
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: sizes as ints, mask and dtypes by name."""
         out: dict[str, Any] = {}

@@ -77,9 +77,7 @@ class KernelFacts:
 
     def packed(self, problem: AttentionProblem) -> AttentionProblem:
         """The problem as the kernel's grid sees it: a single query's heads become the rows of one tile."""
-        if not self.pack_heads_at_single_query or problem.seq_q != 1 or problem.group_size == 1:
-            return problem
-        return replace(problem, heads=problem.kv_heads, seq_q=problem.group_size, mask=type(problem.mask)())
+        return problem.packed_heads() if self.pack_heads_at_single_query else problem
 
     def padded(self, problem: AttentionProblem) -> AttentionProblem:
         """The problem as its loads see it: whole tiles, also past the end of a sequence or a head."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from iosim.onchip.steps import packed, row_tiles, tile_steps
+from iosim.onchip.steps import row_tiles, tile_steps
 from iosim.problem import AttentionProblem, TileShape
 
 QUAD_LANES = 4  # lanes that share a row of an mma accumulator (PTX ISA, fragment layout of m16n8k16)
@@ -70,7 +70,7 @@ def special_ops(
     Counts whole tiles, as kernels execute them: padded rows and masked scores are computed too. `pack`: with a
     single query row the query heads of a kv-head share a tile.
     """
-    p = packed(problem) if pack else problem
+    p = problem.packed_heads() if pack else problem
     steps, blocks = tile_steps(p, tiles), row_tiles(p, tiles)
     resident = blocks if facts.resident_blocks is None else min(blocks, facts.resident_blocks)
     return (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from iosim.problem import AttentionProblem, Mask, TileShape
+from iosim.problem import AttentionProblem, TileShape
 from iosim.theory.tile_sums import tile_sums
 
 
@@ -16,18 +14,3 @@ def tile_steps(problem: AttentionProblem, tiles: TileShape) -> int:
 def row_tiles(problem: AttentionProblem, tiles: TileShape) -> int:
     """Row tiles of all heads and batch entries: thread blocks of a kernel that is not persistent."""
     return -(-problem.seq_q // tiles.rows) * problem.heads * problem.batch
-
-
-def packed(problem: AttentionProblem) -> AttentionProblem:
-    """A single query row a head: its group's query heads become the rows of one tile, as FlashAttention-2 does.
-
-    The one query sees every key, so a causal mask falls away. Windows and longer queries stay as they are.
-    """
-    if problem.seq_q != 1 or problem.mask.window is not None:
-        return problem
-    return replace(
-        problem,
-        heads=problem.kv_heads,
-        seq_q=problem.group_size,
-        mask=Mask(),
-    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from iosim.errors import UsageError
 from iosim.onchip.shared import on_chip
-from iosim.onchip.steps import packed, row_tiles, tile_steps
+from iosim.onchip.steps import row_tiles, tile_steps
 from iosim.problem import AttentionProblem, TileShape
 
 WAVEFRONT_BYTES = 128  # 32 banks of 4 bytes: what shared memory delivers in one cycle
@@ -41,7 +41,7 @@ def shared_wavefronts(
     """
     if scheme == "split-k":
         raise UsageError("scheme: wavefronts are known for split-q and wgmma")
-    p = packed(problem) if pack else problem
+    p = problem.packed_heads() if pack else problem
     step = on_chip(p, tiles, scheme, warps=warps).step
     steps, blocks = tile_steps(p, tiles), row_tiles(p, tiles)
     output = tiles.rows * p.value_dim * p.dtype_o.itemsize * (1 if scheme == "wgmma" else 2)
