@@ -125,26 +125,6 @@ def _inside(kernel: Kernel) -> tuple[Statement, ...]:
     return body
 
 
-def trace_many(
-    program: Program, kernel: Kernel, table: Mapping[str, npt.NDArray[np.int64]], binding: Binding, most: int
-) -> tuple[Accesses, npt.NDArray[np.int64]] | None:
-    """The traces of many blocks one after another, and the length of each; None for more than `most` accesses.
-
-    `table` gives every grid index as a column, as `block_table` does.
-    """
-    body = kernel.body
-    for loop in grids(kernel):
-        body = loop.body
-    frame = Frame({**binding, **table})
-    rows = len(next(iter(table.values())))
-    size = np.broadcast_to(np.asarray(frame.value(_accesses(body))), (rows,))
-    if (total := int(size.sum())) > most:
-        return None
-    out = np.empty(total, dtype=ACCESS)
-    _Tracer(program, frame)._fill(out, body, frame, np.cumsum(size) - size)
-    return out, size
-
-
 class _Tracer:
     def __init__(self, program: Program, frame: Frame) -> None:
         self.frame = frame

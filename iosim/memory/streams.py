@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iosim.errors import SimulationError
-from iosim.interpret.trace import ACCESS, Accesses, trace, trace_many
+from iosim.interpret.trace import ACCESS, Accesses, block_lengths, trace, trace_blocks
 from iosim.program.evaluate import evaluate
 from iosim.program.expr import Expr, index, param
 from iosim.program.ir import Kernel, Load, Loop, Program, Region, Statement, Store
@@ -116,11 +116,10 @@ class BlockTraces:
         if self._shared:
             none = np.zeros(len(self._keys), dtype=np.int64)
             columns = {"batch": none, "head": none} | columns
-        found = trace_many(self.program, self.kernel, columns, self.binding, _AT_ONCE_ACCESSES)
-        if found is None or not len(found[0]):
+        sizes = block_lengths(self.kernel, columns, self.binding)
+        if not 0 < int(sizes.sum()) <= _AT_ONCE_ACCESSES:
             return None
-        accesses, sizes = found
-        ranges, source = self._bytes(accesses)
+        ranges, source = self._bytes(trace_blocks(self.program, self.kernel, columns, self.binding))
         kind = np.repeat(np.arange(len(sizes)), sizes)[source]
         return ranges, np.bincount(kind, minlength=len(sizes))
 
