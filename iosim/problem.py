@@ -281,6 +281,30 @@ class AttentionProblem:
         out["softmax_scale"] = self.softmax_scale
         return out
 
+    def _repr_html_(self) -> str:
+        """The tensors as a small table, in a notebook."""
+        from iosim.display import html_table
+        from iosim.units import format_bytes
+
+        tensors = (
+            ("Q", self.heads, self.seq_q, self.head_dim, self.dtype_q),
+            ("K", self.kv_heads, self.seq_k, self.head_dim, self.dtype_k),
+            ("V", self.kv_heads, self.seq_k, self.value_dim, self.dtype_v),
+            ("O", self.heads, self.seq_q, self.value_dim, self.dtype_o),
+        )
+        rows = []
+        for name, heads, seq, width, dtype in tensors:
+            size = self.batch * heads * seq * width * dtype.itemsize
+            shape = f"{self.batch} × {heads} × {seq:,} × {width}"
+            rows.append([name, shape, str(dtype), f"{size:,} B", format_bytes(size)])
+        seen = self.pairs / (self.seq_q * self.seq_k)
+        notes = [
+            f"mask {self.mask}: {self.pairs:,} pairs a head, {seen:.1%} of all",
+            f"scale {self.softmax_scale:.4g}; useful flops {self.useful_flops:,}",
+        ]
+        headers = ("tensor", "batch × heads × rows × columns", "dtype", "bytes", "")
+        return html_table("Attention", headers, rows, right=(1, 3, 4), notes=notes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileShape:

@@ -190,3 +190,39 @@ class RunRecord:
         row |= {"compulsory_bytes": self.theory.compulsory_bytes}
         row["lower_bound_bytes"] = self.theory.lower_bound_bytes
         return pd.DataFrame([row])
+
+    def _repr_html_(self) -> str:
+        """Bytes by tensor and level, bounds and work as small tables, in a notebook."""
+        from iosim.display import html_table
+        from iosim.units import format_bytes
+
+        tile = f", tile {self.tiles}" if self.tiles else ""
+        p = self.problem
+        about = f"batch {p.batch}, heads {p.heads}:{p.kv_heads}, {p.seq_q:,} × {p.seq_k:,}, d {p.head_dim}, {p.mask}"
+        moved = [(t.tensor, t.read_bytes, t.write_bytes) for t in self.traffic_by_tensor]
+        moved.append(("into and out of the SMs", self.traffic.sm_read_bytes, self.traffic.sm_write_bytes))
+        if (low := self.level_bytes) is not None:
+            moved.append(("at the L2 slices", low.l2_read_bytes, low.l2_write_bytes))
+            moved.append(("at HBM", low.hbm_read_bytes, low.hbm_write_bytes))
+        bytes_table = html_table(
+            f"{self.algorithm}{tile} on {self.profile}: {about}",
+            ("", "read, B", "written, B"),
+            [[name, f"{read:,}", f"{written:,}"] for name, read, written in moved],
+            right=(1, 2),
+        )
+        total, theory = self.traffic.total_bytes, self.theory
+        facts = [
+            ["total", f"{total:,} B", format_bytes(total)],
+            ["compulsory", f"{theory.compulsory_bytes:,} B", format_bytes(theory.compulsory_bytes)],
+            ["lower bound", f"{theory.lower_bound_bytes:,} B", f"the total is {_times(total, theory)} it"],
+            ["on chip", f"{self.sram.live_bytes:,} B", f"of M = {format_bytes(self.sram.capacity_bytes)}"],
+            ["matmul flops", f"{self.work.executed_flops:,}", f"{self.work.useful_flops:,} of them useful"],
+        ]
+        notes = [f"warning: {line}" for line in self.warnings]
+        return bytes_table + html_table("", (), facts, right=(1,), notes=notes)
+
+
+def _times(total_bytes: int, theory: Theory) -> str:
+    return (
+        f"{total_bytes / theory.lower_bound_bytes:.3f} times" if theory.lower_bound_bytes else "no multiple"
+    )

@@ -17,6 +17,7 @@ ROOMS = (
     "errors",  # the exception tree
     "units",  # "192 KiB" <-> 196608
     "resources",  # finds packaged data
+    "display",  # tables in a notebook
     "problem",  # what is computed
     "block_mask",  # which tiles of it
     "hardware",  # on what

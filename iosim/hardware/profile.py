@@ -13,6 +13,17 @@ from iosim.hardware.schema import FIELDS, TENSOR_DTYPES, VECTOR_DTYPES
 from iosim.units import Dimension, Number, format_quantity, format_rate
 
 REGISTER_BYTES = 4
+MAIN = (
+    "compute.sm_count",
+    "compute.clocks.boost",
+    "compute.tensor_dense.fp16",
+    "compute.special_per_sm",
+    "memory.sram.per_block",
+    "memory.l2.capacity",
+    "memory.hbm.capacity",
+    "memory.hbm.bandwidth",
+)
+"""What a profile shows first in a notebook."""
 PEAK_DTYPES = tuple(dict.fromkeys((*TENSOR_DTYPES, *VECTOR_DTYPES)))
 
 
@@ -296,3 +307,33 @@ class HardwareProfile:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON: header, sha256, warnings and every number by its dotted key."""
         return self._content() | {"sha256": self.sha256, "warnings": list(self.warnings)}
+
+    def _repr_html_(self) -> str:
+        """The main numbers as a small table, and behind a click all of them with their sources, in a notebook."""
+        from iosim.display import folded, html_table
+
+        def row(key: str, quantity: Quantity) -> list[str]:
+            return [key, str(quantity), quantity.kind]
+
+        counters = (
+            "checked with hardware counters" if self.counter_data else "L2 and HBM results extrapolated"
+        )
+        main = [row(key, self.quantities[key]) for key in MAIN if key in self.quantities]
+        top = html_table(
+            f"{self.name}: {self.title}",
+            ("", "value", "kind"),
+            main,
+            right=(1,),
+            notes=[
+                f"{self.architecture}, compute capability {self.compute_capability}, {counters}",
+                *self.warnings,
+            ],
+        )
+        every = [
+            [*row(key, q), f"unknown: {q.unknown}" if q.unknown else q.source]
+            for key, q in self.quantities.items()
+        ]
+        return top + folded(
+            f"all {len(every)} numbers with their sources",
+            html_table("", ("", "value", "kind", "source"), every, right=(1,)),
+        )

@@ -37,6 +37,10 @@ class Plot:
     caption: str
     style: Style
 
+    def _repr_png_(self) -> bytes:
+        """The figure itself, in a notebook."""
+        return rendered(self, "png")
+
 
 def check_formats(formats: Sequence[str]) -> tuple[str, ...]:
     """The formats, known and each once; `UsageError` otherwise."""
