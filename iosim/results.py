@@ -198,7 +198,8 @@ class RunRecord:
 
         tile = f", tile {self.tiles}" if self.tiles else ""
         p = self.problem
-        about = f"batch {p.batch}, heads {p.heads}:{p.kv_heads}, {p.seq_q:,} × {p.seq_k:,}, d {p.head_dim}, {p.mask}"
+        heads = f"{p.heads}" if p.heads == p.kv_heads else f"{p.heads}:{p.kv_heads}"
+        about = f"batch {p.batch}, heads {heads}, {p.seq_q:,} × {p.seq_k:,}, d {p.head_dim}, {p.mask}"
         moved = [(t.tensor, t.read_bytes, t.write_bytes) for t in self.traffic_by_tensor]
         moved.append(("into and out of the SMs", self.traffic.sm_read_bytes, self.traffic.sm_write_bytes))
         if (low := self.level_bytes) is not None:
