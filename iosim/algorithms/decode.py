@@ -23,17 +23,17 @@ from iosim.program.builder import Builder, Value
 from iosim.program.expr import Expr, cdiv, const
 from iosim.program.ir import Tensor
 
-ValueTile: TypeAlias = "Callable[[Expr, Value], Value]"
+ValueTile: TypeAlias = "Callable[[Expr, Value, Value | None], Value]"
 
 
 def decode(p: Builder) -> None:
     """Split-KV attention; options splits, pack-gqa = on | off, page."""
     K, V = p.tensors("K V")
-    split_attention(p, K, lambda j, k: p.load("V_j", V.tile(j)))
+    split_attention(p, K, lambda j, k, entries: p.load("V_j", V.tile(j), through=entries))
 
 
 def split_attention(p: Builder, K: Tensor, value_tile: ValueTile) -> None:
-    """Both kernels; `value_tile(j, K_j)` gives the values of key tile j."""
+    """Both kernels; `value_tile(j, K_j, page entries)` gives the values of key tile j."""
     Q, O = p.packed("Q O") if p.options["pack-gqa"] == "on" else p.tensors("Q O")
     pages = declare_pages(p)
     if p.options["splits"] == "1":
@@ -81,9 +81,9 @@ def _over_keys(
         splits, many = p.number("splits"), last - first
         first, last = first + s * many // splits, first + (s + 1) * many // splits
     for j in p.loop("j", first, last):
-        look_up(p, pages, j)
-        k = p.load("K_j", K.tile(j))
-        v = value_tile(j, k)
+        entries = look_up(p, pages, j)
+        k = p.load("K_j", K.tile(j), through=entries)
+        v = value_tile(j, k, entries)
         scores = p.let("S", p.mask(p.scale(q @ k.T)))
         m_new = p.let("m_new", p.maximum(m, p.row_max(scores)))
         P = p.let("P", p.exp(scores - m_new))

@@ -41,9 +41,9 @@ def _forward(p: Builder) -> None:
         p.line("6")
         for j in p.each_key_tile(i, q.rows):
             p.line("7")
-            look_up(p, pages, j)
-            k = p.load("K_j", K.tile(j))
-            v = p.load("V_j", V.tile(j))
+            entries = look_up(p, pages, j)
+            k = p.load("K_j", K.tile(j), through=entries)
+            v = p.load("V_j", V.tile(j), through=entries)
             p.line("8")
             s = p.let("S", p.mask(add_bias(p, p.scale(q @ k.T), bias, q.rows, k.rows)))
             p.line("9")

@@ -17,4 +17,4 @@ from iosim.program.builder import Builder
 def mla(p: Builder) -> None:
     """Absorbed latent attention; options splits, pack-gqa = on | off."""
     (C,) = p.tensors("K")
-    split_attention(p, C, lambda j, c: p.let("V_j", p.first_columns(c, p.dv)))
+    split_attention(p, C, lambda j, c, _: p.let("V_j", p.first_columns(c, p.dv)))

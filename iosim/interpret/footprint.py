@@ -97,6 +97,8 @@ def _visit(kernel: Kernel, body: tuple[Statement, ...], walk: _Walk, *, sequenti
                         walk.lives[name].last = walk.position
             case Load():
                 walk.lives[statement.value] = _Life(here, here, streamed=sequential)
+                if statement.through is not None:
+                    _use(walk, statement.through.value, here)
             case Store() | Accumulate():
                 _use(walk, statement.value, here)
             case Assign():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from iosim.errors import ProgramError
 from iosim.interpret.binding import bind, tensor_heads
+from iosim.interpret.pages import pool, rows_of
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.evaluate import Frame
 from iosim.program.expr import Expr, index
@@ -41,7 +44,8 @@ def run(
 ) -> dict[str, Array]:
     """Run the program on `inputs` (name -> [batch, heads or kv_heads, rows, cols]); returns every stored tensor.
 
-    Tensors that the program writes start as NaN, so reading what was never written shows.
+    Tensors that the program writes start as NaN, so reading what was never written shows. What is loaded through a
+    page table is first laid out page by page where `PAGES` says, and only loads through its entries can find it.
     `keep` [batch, heads, N, Nk] is the dropout pattern, if the program has a dropout pass.
     """
     frame = Frame(bind(problem, tiles))
@@ -54,7 +58,11 @@ def run(
         else:
             given = inputs[tensor.name].astype(dtype)
             memory[tensor.name] = _pack(given, problem.kv_heads) if tensor.packed else given
-    machine = _Machine(problem, memory, keep, dtype)
+    pools = {
+        name: pool(memory.pop(name), inputs["PAGES"], _int(frame, page))
+        for name, page in _paged(program).items()
+    }
+    machine = _Machine(problem, memory, pools, keep, dtype)
     for kernel in program.kernels:
         machine.run(kernel.body, frame, {})
     return {
@@ -62,6 +70,20 @@ def run(
         for t in program.tensors.values()
         if t.role != "input"
     }
+
+
+def _paged(program: Program) -> dict[str, Expr]:
+    """The tensors that are loaded through a page table, and the rows of a page."""
+
+    def loads(body: tuple[Statement, ...]) -> Iterator[Load]:
+        for statement in body:
+            if isinstance(statement, Loop):
+                yield from loads(statement.body)
+            elif isinstance(statement, Load):
+                yield statement
+
+    every = [load for kernel in program.kernels for load in loads(kernel.body)]
+    return {load.region.tensor.name: load.through.page for load in every if load.through is not None}
 
 
 def _pack(tensor: Array, kv_heads: int) -> Array:
@@ -86,6 +108,7 @@ def _int(frame: Frame, node: Expr) -> int:
 class _Machine:
     problem: AttentionProblem
     memory: dict[str, Array]
+    pools: dict[str, Array]
     keep: Array | None
     dtype: npt.DTypeLike
 
@@ -98,7 +121,7 @@ class _Machine:
                         inside = dict(chip) if statement.parallel else chip
                         self.run(statement.body, Frame({statement.index: i}, frame), inside)
                 case Load():
-                    chip[statement.value] = self._view(statement.region, frame).copy()
+                    chip[statement.value] = self._load(statement, frame, chip)
                 case Store():
                     self._view(statement.region, frame)[...] = chip[statement.value]
                 case Accumulate():
@@ -108,7 +131,17 @@ class _Machine:
                 case Compute():
                     chip[statement.value] = self._compute(statement, frame, chip)
 
+    def _load(self, load: Load, frame: Frame, chip: dict[str, Array]) -> Array:
+        if load.through is None:
+            return self._view(load.region, frame).copy()
+        rows, cols = _slice(load.region.rows, frame), _slice(load.region.cols, frame)
+        first, page = _int(frame, load.through.span.start), _int(frame, load.through.page)
+        at = rows_of(rows, chip[load.through.value], first, page)
+        return self.pools[load.region.tensor.name][_int(frame, load.region.head), at, cols]
+
     def _view(self, region: Region, frame: Frame) -> Array:
+        if region.tensor.name in self.pools:
+            raise ProgramError(f"{region}: lies in pages, so every load of it goes through their entries")
         batch, head = _int(frame, _BATCH), _int(frame, region.head)
         rows, cols = _slice(region.rows, frame), _slice(region.cols, frame)
         return self.memory[region.tensor.name][batch, head, rows, cols]

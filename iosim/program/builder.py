@@ -37,6 +37,7 @@ from iosim.program.ir import (
     Kernel,
     Load,
     Loop,
+    PageEntries,
     Program,
     Region,
     Span,
@@ -136,11 +137,15 @@ class Builder(TileLoops):
         self._tensors[tensor.name] = tensor
         return tensor
 
-    def load(self, name: str, region: Region) -> Value:
-        """Bring a region on chip under `name`."""
+    def load(self, name: str, region: Region, through: Value | None = None) -> Value:
+        """Bring a region on chip under `name`; `through`: the loaded page entries that say where its rows lie."""
+        entries = None
+        if through is not None:
+            self._check(through)
+            entries = PageEntries(through.name, through.rows, self.number("page"))
         value = self._fresh(name, region.rows, region.cols)
         self._buffer(value, name, region.tensor, loaded=True)
-        self._append(Load(value.name, self._of_head(region), self._line))
+        self._append(Load(value.name, self._of_head(region), self._line, entries))
         return value
 
     def store(self, region: Region, value: Value, *, initial: bool = False) -> None:

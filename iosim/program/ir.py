@@ -113,12 +113,22 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
+class PageEntries:
+    """Entries of a page table on chip: `value` holds those of the pages `span`, each of `page` rows."""
+
+    value: str
+    span: Span
+    page: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
-    """`value` = region, from slow memory."""
+    """`value` = region, from slow memory; `through` the page entries that say where its rows lie."""
 
     value: str
     region: Region
     line: str = ""
+    through: PageEntries | None = None
 
 
 @dataclass(frozen=True, slots=True)

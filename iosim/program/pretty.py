@@ -80,7 +80,8 @@ def _row(statement: Statement, position: int, state: _Listing) -> tuple[str, tup
             return f"{word} {statement.index} in [{statement.start}, {statement.stop})", (position,)
         case Load():
             name = state.text_of(statement.value)
-            return f"load {name} <- {statement.region}", (position,)
+            by = f" by {state.text_of(statement.through.value)}" if statement.through else ""
+            return f"load {name} <- {statement.region}{by}", (position,)
         case Store():
             text = f"store {statement.region} <- {state.text_of(statement.value)}"
             return text, (*state.take(statement.value), position)

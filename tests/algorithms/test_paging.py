@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from iosim.algorithms.paging import declare_pages, look_up
+from iosim.algorithms.registry import ALGORITHMS
 from iosim.analysis import analyze
-from iosim.errors import UsageError
-from iosim.problem import AttentionProblem
+from iosim.errors import ProgramError, UsageError
+from iosim.interpret.numeric import run
+from iosim.problem import AttentionProblem, TileShape
+from iosim.program.builder import Builder, build
+from iosim.program.expr import const
+from iosim.program.pretty import listing
+from iosim.theory.reference import reference_attention
 
 DECODE = AttentionProblem.of(batch=2, heads=32, kv_heads=8, seq_q=1, seq_k=1000, head_dim=128)
 
@@ -86,3 +94,84 @@ def test_four_million_look_ups_are_summed():
 def test_a_page_is_a_whole_number_of_tokens(page):
     with pytest.raises(UsageError, match="whole number from 1"):
         analyze(DECODE, "decode", options={"page": page})
+
+
+SMALL = AttentionProblem.of(batch=2, heads=4, kv_heads=2, seq_q=3, seq_k=10, head_dim=4, mask="causal")
+TILES = TileShape(rows=2, cols=3)  # tiles of 3 on pages of 4: most tiles lie on two pages
+
+
+def small_inputs() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(7)
+    shapes = {"Q": (2, 4, 3, 4), "K": (2, 2, 10, 4), "V": (2, 2, 10, 4)}
+    return {name: random.standard_normal(shape) for name, shape in shapes.items()}
+
+
+def pages(*numbers: int) -> np.ndarray:
+    return np.array(numbers).reshape(2, 1, 3, 1)
+
+
+def paged(name: str, **options: str):
+    chosen = ALGORITHMS[name]
+    return chosen.program("causal", chosen.resolve({"page": "4", **options}))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("flash2", {}), ("decode", {}), ("decode", {"splits": "2", "pack-gqa": "off"})]
+)
+@pytest.mark.parametrize("numbers", [(0, 1, 2, 3, 4, 5), (5, 0, 3, 2, 4, 1), (90, 7, 31, 2, 55, 8)])
+def test_scattered_pages_give_what_contiguous_keys_give(name, options, numbers):
+    inputs = small_inputs()
+    got = run(paged(name, **options), SMALL, TILES, inputs | {"PAGES": pages(*numbers)})
+    want = reference_attention(inputs["Q"], inputs["K"], inputs["V"], mask="causal")
+    assert np.abs(got["O"] - want).max() < 1e-13
+
+
+def test_the_listing_says_by_which_entries():
+    rows = [row.text for row in listing(paged("flash2"))]
+    assert "load K_j <- K[j] by pages_j" in rows
+    assert "load V_j <- V[j] by pages_j" in rows
+
+
+@pytest.mark.parametrize(
+    ("numbers", "complaint"),
+    [((0, 1, 2, 3, 4, 4), "no two pages lie in one place"), ((0, 1, 2, 3, 4, -1), "0 or more")],
+)
+def test_tables_that_hold_no_batch(numbers, complaint):
+    with pytest.raises(ProgramError, match=complaint):
+        run(paged("flash2"), SMALL, TILES, small_inputs() | {"PAGES": pages(*numbers)})
+    short = np.array([[0], [1]]).reshape(2, 1, 1, 1)
+    with pytest.raises(ProgramError, match="do not hold 10 rows"):
+        run(paged("flash2"), SMALL, TILES, small_inputs() | {"PAGES": short})
+
+
+def copying_keys(p: Builder, *, through: str) -> None:
+    """Loads every key tile through its own page entries, through those of the first tile, or past the table."""
+    Q, K, O = p.tensors("Q K O")
+    table = declare_pages(p)
+    for i in p.blocks(Q):
+        q = p.load("Q_i", Q.tile(i))
+        acc = p.fill("O_i", 0, q.rows, O.tile(i).cols, of=O)
+        for j in p.loop("j", *p.key_tiles(q.rows)):
+            entries = look_up(p, table, const(0) if through == "first" else j)
+            p.load("K_j", K.tile(j), through=entries)
+            if through == "none":
+                p.load("K_again", K.tile(j))
+        p.store(O.tile(i), acc)
+
+
+@pytest.mark.parametrize(
+    ("through", "complaint"),
+    [
+        ("own", None),
+        ("first", "rows 3:6 lie on pages 0 to 1, and the entries on chip are those of 0 to 0"),
+        ("none", "every load of it goes through"),
+    ],
+)
+def test_wrong_look_ups_are_caught(through, complaint):
+    program = build(lambda p: copying_keys(p, through=through), "careless", "causal", {"page": "4"})
+    inputs = small_inputs() | {"PAGES": pages(0, 1, 2, 3, 4, 5)}
+    if complaint is None:
+        run(program, SMALL, TILES, inputs)
+        return
+    with pytest.raises(ProgramError, match=complaint):
+        run(program, SMALL, TILES, inputs)

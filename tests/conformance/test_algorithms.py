@@ -141,7 +141,7 @@ def test_the_program_computes_what_the_reference_computes(algorithm, options, pr
     if algorithm.latent:
         inputs["V"] = inputs["K"][..., : problem.value_dim]
     if (page := options.get("page", "off")) != "off":
-        inputs["PAGES"] = np.zeros((problem.batch, 1, -(-problem.seq_k // int(page)), 1))
+        inputs["PAGES"] = _shuffled_pages(random, problem, int(page))
     bias = _bias(options, problem, tiles, inputs)
     scale = problem.softmax_scale if algorithm.scaled else 1.0
     saved = reference_gradients(
@@ -178,6 +178,13 @@ def test_the_program_computes_what_the_reference_computes(algorithm, options, pr
         assert np.array_equal(np.isneginf(stored[..., 0]), np.isneginf(lse))
         seen = np.isfinite(lse)
         assert np.allclose(stored[..., 0][seen], lse[seen], rtol=0, atol=1e-12)
+
+
+def _shuffled_pages(random, problem, page):
+    """A page table that scatters the pages of all sequences over a pool with gaps."""
+    pages = -(-problem.seq_k // page)
+    places = random.permutation(2 * problem.batch * pages)[: problem.batch * pages]
+    return places.reshape(problem.batch, 1, pages, 1)
 
 
 def _bias(options, problem, tiles, inputs):
