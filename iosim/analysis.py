@@ -184,13 +184,13 @@ def theory_beside(
     """Closed form, compulsory bytes and bounds for one run, from the formulas alone."""
     matmul_only = algorithm.computes == "scores"
     spills = program.spills_scores
+    seen = _seen(problem, options, tiles)
     match options.get("pass", "fwd"):
         case "bwd":
-            found = backward_bounds(problem, sram_bytes, spills_scores=spills)
+            found = backward_bounds(problem, sram_bytes, spills_scores=spills, seen=seen)
         case "fwd+bwd":
-            found = both_bounds(problem, sram_bytes, spills_scores=spills)
+            found = both_bounds(problem, sram_bytes, spills_scores=spills, seen=seen)
         case _:
-            seen = _seen(problem, options, tiles)
             found = bounds(
                 problem,
                 sram_bytes,

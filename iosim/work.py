@@ -29,5 +29,6 @@ def useful_flops(
     pattern = options.get("block-mask", "off")
     if pattern != "off" and tiles is not None:
         pairs = block_mask.pairs(problem, tiles, pattern)
-        return 2 * (p.head_dim + p.value_dim) * pairs * heads
+        forward = 2 * (p.head_dim + p.value_dim) * pairs * heads
+        return forward * PASS_MATMULS[options.get("pass", "fwd")] // 2
     return p.useful_flops * PASS_MATMULS[options.get("pass", "fwd")] // 2

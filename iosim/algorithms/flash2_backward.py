@@ -49,7 +49,7 @@ def _gradients(p: Builder) -> None:
                 dv = p.fill("dV_j", 0, v.rows, v.cols, of=dV)
                 for _ in p.query_heads():
                     p.line("8")
-                    for i in p.loop("i", *p.query_tiles(k.rows)):
+                    for i in p.each_row_tile(j, k.rows):
                         p.line("9")
                         q, do = p.load("Q_i", Q.tile(i)), p.load("dO_i", dO.tile(i))
                         lse, d_i = p.load("lse_i", LSE.tile(i)), p.load("D_i", D.tile(i))

@@ -55,8 +55,6 @@ def block_mask_conflict(options: Mapping[str, str]) -> str | None:
         return why
     if options["block-mask"] == "off":
         return None
-    if options["pass"] != "fwd":
-        return "a block mask belongs to the forward pass alone; leave it out, or use pass=fwd"
     if options.get("variant", "literal") != "literal":
         return "a block mask goes with variant=literal: which visit is a tile's first depends on the mask"
     return None

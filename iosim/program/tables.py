@@ -25,7 +25,8 @@ class Table:
     """One array of a block mask, in compressed form.
 
     `part`: row_start, row_cols (the key tiles of each row tile), row_hidden_start, row_hidden_cols (those it does
-    not visit), col_count (one number: key tiles that any row tile visits), cols (which), col_start, col_rows.
+    not visit), col_count (one number: key tiles that any row tile visits), cols (which), col_start, col_rows (the row
+    tiles of each of those), key_start, key_rows (the row tiles of every key tile).
     """
 
     part: str
@@ -62,6 +63,10 @@ def _array(
             return _starts(~blocks)
         case "row_hidden_cols":
             return _entries(~blocks)
+        case "key_start":
+            return _starts(blocks.T)
+        case "key_rows":
+            return _entries(blocks.T)
     columns = np.flatnonzero(blocks.any(axis=0))
     match part:
         case "col_count":

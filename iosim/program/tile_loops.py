@@ -51,6 +51,14 @@ class TileLoops(ABC):
         for b in self.loop("b", self._entry("row_start", i), self._entry("row_start", i + 1)):
             yield self._entry("row_cols", b)
 
+    def each_row_tile(self, j: Expr, keys: Span) -> Iterator[Expr]:
+        """Loop over the row tiles of key tile j: those that see some of its `keys`, and of these the blocks."""
+        if not self.block_mask:
+            yield from self.loop("i", *self.query_tiles(keys))
+            return
+        for b in self.loop("b", self._entry("key_start", j), self._entry("key_start", j + 1)):
+            yield self._entry("key_rows", b)
+
     def each_hidden_tile(self, i: Expr, rows: Span) -> Iterator[Expr]:
         """Loop over the key tiles that `each_key_tile` leaves out."""
         if not self.block_mask:

@@ -15,25 +15,32 @@ from dataclasses import replace
 
 from iosim.errors import UsageError
 from iosim.problem import AttentionProblem
-from iosim.theory.bounds import SMITH, Bound, bounds, matmul_bound_bytes
+from iosim.theory.bounds import SMITH, Bound, Seen, bounds, matmul_bound_bytes
 
 
-def backward_compulsory_bytes(problem: AttentionProblem) -> int:
+def backward_compulsory_bytes(problem: AttentionProblem, seen: Seen | None = None) -> int:
     """Visible rows of Q, dO, K and V read once; dQ, dK and dV written once. O and statistics could be recomputed."""
-    p = problem
+    p, seen = problem, seen or Seen.of(problem)
     query, output = p.head_dim * p.dtype_q.itemsize, p.value_dim * p.dtype_o.itemsize
     key = p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize
-    queries = p.heads * (p.visible_queries * (query + output) + p.seq_q * query)
-    return p.batch * (queries + p.kv_heads * (p.visible_keys + p.seq_k) * key)
+    queries = p.heads * (seen.queries * (query + output) + p.seq_q * query)
+    return p.batch * (queries + p.kv_heads * (seen.keys + p.seq_k) * key)
 
 
-def backward_bounds(problem: AttentionProblem, sram_bytes: int, *, spills_scores: bool) -> list[Bound]:
-    """Every bound of a backward pass, those that do not apply included. `UsageError` if M < 1."""
+def backward_bounds(
+    problem: AttentionProblem, sram_bytes: int, *, spills_scores: bool, seen: Seen | None = None
+) -> list[Bound]:
+    """Every bound of a backward pass, those that do not apply included; `seen`: what a block mask leaves.
+
+    `UsageError` if M < 1.
+    """
     if sram_bytes < 1:
         raise UsageError(f"sram_bytes: must be at least 1, got {sram_bytes}")
+    seen = seen or Seen.of(problem)
+    pairs = seen.pairs * problem.heads * problem.batch
     compulsory = Bound(
         name="compulsory",
-        bytes=backward_compulsory_bytes(problem),
+        bytes=backward_compulsory_bytes(problem, seen),
         valid=True,
         reason="holds at every M",
         source="visible rows of Q, K, V and dO read once, dQ, dK and dV written once",
@@ -41,16 +48,18 @@ def backward_bounds(problem: AttentionProblem, sram_bytes: int, *, spills_scores
     )
     return [
         compulsory,
-        _fused(problem, sram_bytes, spills_scores),
-        _matmuls(problem, sram_bytes, spills_scores),
-        _score_passes(problem, spills_scores),
+        _fused(problem, pairs, sram_bytes, spills_scores),
+        _matmuls(problem, pairs, sram_bytes, spills_scores),
+        _score_passes(problem, seen, spills_scores),
     ]
 
 
-def both_bounds(problem: AttentionProblem, sram_bytes: int, *, spills_scores: bool) -> list[Bound]:
+def both_bounds(
+    problem: AttentionProblem, sram_bytes: int, *, spills_scores: bool, seen: Seen | None = None
+) -> list[Bound]:
     """Forward, then backward, with nothing kept on chip in between: each bound is the sum of the two."""
-    forward: Sequence[Bound] = bounds(problem, sram_bytes, spills_scores=spills_scores)
-    backward = backward_bounds(problem, sram_bytes, spills_scores=spills_scores)
+    forward: Sequence[Bound] = bounds(problem, sram_bytes, spills_scores=spills_scores, seen=seen)
+    backward = backward_bounds(problem, sram_bytes, spills_scores=spills_scores, seen=seen)
     out = []
     for a, b in zip(forward, backward, strict=True):
         known = a.bytes is not None and b.bytes is not None
@@ -68,7 +77,7 @@ def both_bounds(problem: AttentionProblem, sram_bytes: int, *, spills_scores: bo
     return out
 
 
-def _fused(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound:
+def _fused(p: AttentionProblem, pairs: int, sram_bytes: int, spills_scores: bool) -> Bound:
     query = p.head_dim * p.dtype_q.itemsize + p.value_dim * p.dtype_o.itemsize
     key = p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize
     value: int | None = None
@@ -79,7 +88,7 @@ def _fused(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound:
             f"no such algorithm: one row each of Q, dO, K and V takes {query + key} of M = {sram_bytes} bytes"
         )
     else:
-        value = max(0, p.pairs * p.heads * p.batch * query * key // sram_bytes - sram_bytes)
+        value = max(0, pairs * query * key // sram_bytes - sram_bytes)
         reason = "holds where a row each of Q, dO, K and V fits in M"
     return Bound(
         name="fused",
@@ -91,7 +100,7 @@ def _fused(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound:
     )
 
 
-def _matmuls(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound:
+def _matmuls(p: AttentionProblem, pairs: int, sram_bytes: int, spills_scores: bool) -> Bound:
     s_q, s_k, s_v, s_o = (t.itemsize for t in (p.dtype_q, p.dtype_k, p.dtype_v, p.dtype_o))
     products = [(s_o, s_o, s_v), (s_o, s_k, s_q), (s_o, s_q, s_k)]
     smallest = max(sum(sizes) for sizes in products)
@@ -101,7 +110,6 @@ def _matmuls(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound
     elif sram_bytes < smallest:
         reason = f"no such algorithm: one multiplication takes {smallest} of M = {sram_bytes} bytes"
     else:
-        pairs = p.pairs * p.heads * p.batch
         d_v = matmul_bound_bytes(pairs * p.value_dim, products[0], sram_bytes)
         value = d_v + max(matmul_bound_bytes(pairs * p.head_dim, sizes, sram_bytes) for sizes in products[1:])
         reason = "holds at every M that holds one element of each operand"
@@ -115,11 +123,11 @@ def _matmuls(p: AttentionProblem, sram_bytes: int, spills_scores: bool) -> Bound
     )
 
 
-def _score_passes(p: AttentionProblem, spills_scores: bool) -> Bound:
-    scores = p.pairs * p.heads * p.batch * p.dtype_o.itemsize
+def _score_passes(p: AttentionProblem, seen: Seen, spills_scores: bool) -> Bound:
+    scores = seen.pairs * p.heads * p.batch * p.dtype_o.itemsize
     return Bound(
         name="score round trip",
-        bytes=backward_compulsory_bytes(p) + 3 * scores if spills_scores else None,
+        bytes=backward_compulsory_bytes(p, seen) + 3 * scores if spills_scores else None,
         valid=spills_scores,
         reason="holds at every M"
         if spills_scores

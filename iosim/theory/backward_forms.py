@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from iosim.problem import AttentionProblem, TileShape
+from iosim.theory.block_sums import block_sums
 from iosim.theory.tile_sums import TileSums, tile_sums
 
 _STATISTIC_BYTES = 4
@@ -18,9 +19,17 @@ Bytes = dict[str, int]
 
 
 def backward_form(
-    algorithm: str, problem: AttentionProblem, tiles: TileShape | None, *, skip_first_read: bool
+    algorithm: str,
+    problem: AttentionProblem,
+    tiles: TileShape | None,
+    *,
+    skip_first_read: bool,
+    blocks: str = "off",
 ) -> tuple[Bytes, Bytes]:
-    """Reads and writes of the backward of standard, flash1 or flash2; all heads and batch entries."""
+    """Reads and writes of the backward of standard, flash1 or flash2; all heads and batch entries.
+
+    `blocks`: the block mask, if there is one.
+    """
     p = problem
     widths = {
         "Q": p.head_dim * p.dtype_q.itemsize,
@@ -34,7 +43,8 @@ def backward_form(
         reads, writes = _standard(p)
     else:
         assert tiles is not None
-        reads, writes = _FLASH[algorithm](p, tile_sums(p, tiles), skip_first_read)
+        sums = tile_sums(p, tiles) if blocks == "off" else block_sums(p, tiles, blocks)
+        reads, writes = _FLASH[algorithm](p, sums, skip_first_read)
 
     def scaled(rows: Bytes) -> Bytes:
         sizes = {t: n * widths.get(t, widths.get(t.removeprefix("d"), 0)) * p.batch for t, n in rows.items()}

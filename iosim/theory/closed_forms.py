@@ -73,7 +73,8 @@ def closed_form(
         reads = reads | _scaled({"PAGES": _page_bytes(algorithm, problem, tiles, chosen)}, 1)
     if passes != "fwd":
         skip = chosen.get("variant") == "skip-first-read"
-        backward = backward_form(algorithm, problem, tiles, skip_first_read=skip)
+        blocks = chosen.get("block-mask", "off")
+        backward = backward_form(algorithm, problem, tiles, skip_first_read=skip, blocks=blocks)
         reads, writes = (_plus(a, b) for a, b in zip((reads, writes), backward, strict=True))
     return ClosedForm(read_bytes=reads, write_bytes=writes)
 

@@ -123,12 +123,44 @@ def test_dense_is_the_mask_of_all_blocks():
         assert whole.theory.lower_bound_bytes <= dense.theory.lower_bound_bytes
 
 
+@pytest.mark.parametrize(("name", "a_block", "keys_once"), [("flash1", 5, False), ("flash2", 4, True)])
+@pytest.mark.parametrize("text", ["local:1", "strided:4", "random:0.3:2"])
+def test_a_backward_moves_so_many_tiles_a_block(name, a_block, keys_once, text):
+    # a visited block: Q, dO, dQ read and dQ written (flash1 also O); besides, zeros of dQ, D, K, V, dK, dV
+    problem, tile = AttentionProblem.of(seq=1024, head_dim=64), TileShape(rows=64, cols=128)
+    blocks = block_mask.pattern(text, 16, 8)
+    record = analyze(problem, name, tiles=str(tile), options={"block-mask": text, "pass": "bwd"})
+    matrices = [t for t in record.traffic_by_tensor if t.tensor not in ("M", "L", "LSE", "D")]
+    seen = int(blocks.any(axis=0).sum()) * tile.cols
+    once = (2 + 1 + 4) * 1024 if keys_once else 4 * seen + 3 * 1024
+    moved = sum(t.read_bytes + t.write_bytes for t in matrices)
+    assert moved == (a_block * int(blocks.sum()) * tile.rows + once) * 64 * 2
+    assert record.work.useful_flops == 4 * 2 * 64 * int(blocks.sum()) * tile.rows * tile.cols
+    assert record.work.executed_flops == record.work.useful_flops * 5 // 4
+    assert record.theory.closed_form_bytes == record.traffic.total_bytes
+
+
+@pytest.mark.parametrize("name", ["flash1", "flash2"])
+def test_forward_and_backward_over_a_block_mask_are_the_two_one_after_the_other(name):
+    problem = AttentionProblem.of(seq=1000, heads=4, kv_heads=2, head_dim=32, mask="causal")
+    own = {"block-mask": "local:2+global:1"}
+    both, back, forward = (
+        analyze(problem, name, tiles="64x32", options=own | {"pass": passes})
+        for passes in ("fwd+bwd", "bwd", "fwd")
+    )
+    saved = 4 * 1000 * 4 * (name == "flash2")  # its forward writes the log-sum-exp only for a backward
+    assert both.traffic.total_bytes == forward.traffic.total_bytes + back.traffic.total_bytes + saved
+    assert both.work.useful_flops == forward.work.useful_flops + back.work.useful_flops
+
+
+@pytest.mark.parametrize("passes", ["fwd", "bwd", "fwd+bwd"])
 @pytest.mark.parametrize("text", ["random:0.02:5", "local:1", "strided:8"])
-def test_no_count_is_below_its_bound(text):
+def test_no_count_is_below_its_bound(text, passes):
     problem = AttentionProblem.of(seq=2048, head_dim=32, heads=4, kv_heads=2)
     for name in ("flash1", "flash2", "masked_standard"):
         for sram in (1 << 14, 1 << 15, 1 << 17):
-            record = analyze(problem, name, tiles="32x32", sram_bytes=sram, options={"block-mask": text})
+            own = {"block-mask": text} | ({} if name == "masked_standard" else {"pass": passes})
+            record = analyze(problem, name, tiles="32x16", sram_bytes=sram, options=own)
             assert record.traffic.total_bytes >= record.theory.lower_bound_bytes > 0
             assert record.theory.closed_form_bytes == record.traffic.total_bytes
 
@@ -209,9 +241,10 @@ def test_too_many_blocks_are_refused_before_they_are_made():
 
 def test_options_that_do_not_go_with_a_block_mask():
     problem = AttentionProblem.of(seq=64, head_dim=8)
-    for options, word in (({"pass": "bwd"}, "forward pass"), ({"variant": "skip-first-read"}, "literal")):
-        with pytest.raises(UsageError, match=word):
-            analyze(problem, "flash1", options={"block-mask": "local:1", **options})
+    for passes in ("fwd", "bwd"):
+        own = {"block-mask": "local:1", "variant": "skip-first-read", "pass": passes}
+        with pytest.raises(UsageError, match="literal"):
+            analyze(problem, "flash1", options=own)
 
 
 def test_a_sweep_counts_each_point_as_a_single_run_does():

@@ -303,5 +303,7 @@ def test_executed_flops_cover_the_useful_ones(algorithm, options, problem, tiles
     assert tally.tensor_flops >= useful
     if problem.mask.kind == "none":
         again = options.get("pass", "fwd") != "fwd" and algorithm.name != "standard"  # S, once more
-        pairs = problem.pairs * problem.heads * problem.batch
+        pattern = options.get("block-mask", "off")
+        pairs = problem.pairs if pattern == "off" else block_mask.pairs(problem, tiles, pattern)
+        pairs *= problem.heads * problem.batch
         assert tally.tensor_flops == useful + again * 2 * problem.head_dim * pairs
