@@ -24,12 +24,12 @@ DEVICE int ceil_div(int a, int b) { return (a + b - 1) / b; }
 // 32-bit address in the shared window, as the instructions below want it.
 DEVICE u32 shared_address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
-// Byte offset of the 16-byte chunk `chunk` of row `row` in a tile whose rows are ROW_BYTES long (64 or a multiple of
-// 128). The chunk number is XOR-ed with the row number, so that the eight rows that one ldmatrix phase reads, all at
-// one column, lie in eight different groups of four banks. Rows of 64 bytes are XOR-ed with half the row number, since
-// two of them share a span of 128 bytes.
+// Byte offset of the 16-byte chunk `chunk` of row `row` in a tile whose rows are ROW_BYTES long (a multiple of 64).
+// The chunk number is XOR-ed with the row number, so that the eight rows that one ldmatrix phase reads, all at one
+// column, lie in eight different groups of four banks. Where a row ends in the middle of the 32 banks (64 and 192
+// bytes) neighbouring rows are apart already, and half the row number is enough.
 template <int ROW_BYTES> DEVICE u32 swizzled(int row, int chunk) {
-    const int key = ROW_BYTES == 64 ? (row >> 1) & 3 : row & 7;
+    const int key = ROW_BYTES % 128 == 64 ? (row >> 1) & 3 : row & 7;
     return row * ROW_BYTES + (chunk ^ key) * 16;
 }
 
@@ -108,9 +108,11 @@ DEVICE float quad_sum(float x) {
 // ---- 16 bytes at a time, past the L1 (what is read or written here is not read again by this SM) ------------------
 DEVICE uint4 load_16(const void *global) {
     uint4 r;
-    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(global));
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(global));
     return r;
 }
 DEVICE void store_16(void *global, uint4 r) {
-    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(global), "r"(r.x), "r"(r.y), "r"(r.z), "r"(r.w) : "memory");
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(global), "r"(r.x), "r"(r.y), "r"(r.z), "r"(r.w)
+                 : "memory");
 }
