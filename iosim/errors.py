@@ -10,6 +10,7 @@ IosimError                     every error that iosim raises on purpose
 │   ├── TileError              no tile, or not this tile, fits in the on-chip memory
 │   └── SimulationError        a cache, an access or a kernel that cannot be simulated
 └── RunError                   something failed while running (disk, interrupt); the command exits with 1
+    └── DeviceError            no GPU, or nothing to drive it with; the command exits with 3
 
 Messages are one line: what is wrong, where, what is allowed, what to do.
 """
@@ -57,3 +58,9 @@ class SimulationError(UsageError):
 
 class RunError(IosimError):
     """A failure while running: the disk, the machine, an interrupt."""
+
+
+class DeviceError(RunError):
+    """No GPU here, or the packages that drive one are not installed."""
+
+    exit_code = 3

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from iosim.cli.options import AsJson, Overrides
 from iosim.cli.output import print_json, print_table, warn
+from iosim.errors import UsageError
 
 if TYPE_CHECKING:
     from iosim.hardware import HardwareProfile, Quantity
@@ -103,6 +105,60 @@ def check(
         print("\n".join(faults), file=sys.stderr)
     if faults:
         raise typer.Exit(2)
+
+
+@hw_app.command("measure")
+def measure_gpu(
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write a profile with these figures to a YAML file."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--hw", metavar="NAME", help="The profile to measure against [by the driver's name]."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the GPU at hand: bandwidths, rates, launches and clock, beside what its profile says.
+
+    A figure under 60 % or over 100 % of theory is flagged and not written. Takes about 20 s; needs
+    pip install 'iosim[gpu]' and 8 GiB of free GPU memory. Without a GPU: exit code 3.
+    """
+    from datetime import date
+
+    from iosim_validation.measure import measure
+    from iosim_validation.measure_device import GpuBench
+    from iosim_validation.measured_profile import profile_for, profile_text, write_profile
+
+    bench = GpuBench()
+    profile = profile_for(bench.facts.name, name)
+    if profile is None:
+        warn(
+            [f"{bench.facts.name}: no profile of this GPU, so nothing to hold the figures against; try --hw"]
+        )
+        if out is not None:
+            raise UsageError("--out: needs a profile to start from; say which with --hw")
+    found = measure(bench, profile, lambda text: print(f"measuring: {text}", file=sys.stderr))
+    if out is not None and profile is not None:
+        write_profile(out, profile_text(profile.name, found, date.today()))
+    if as_json:
+        print_json(found.to_dict())
+        return
+    print(f"{bench.facts.name}" + (f", beside {profile.name}" if profile else ""))
+    figures = [
+        [f.title, f.text, f.theory_text, "" if f.share is None else f"{f.share:.1%}", f.flag or f.note]
+        for f in found.figures
+    ]
+    print_table(["figure", "measured", "theory", "share", "note"], figures, right=(1, 2, 3))
+    curve = [
+        [
+            f"{p.footprint_bytes / 2**20:.0f}",
+            f"{p.in_step_bandwidth / 1e12:.2f}",
+            f"{p.apart_bandwidth / 1e12:.2f}",
+        ]
+        for p in found.l2_curve
+    ]
+    print_table(["footprint MiB", "in step TB/s", "apart TB/s"], curve, right=(0, 1, 2))
 
 
 @hw_app.command("diff")

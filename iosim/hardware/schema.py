@@ -79,7 +79,17 @@ _FIELDS = (
     _may("measured.l2_read_bandwidth", _D.BYTES_PER_S),
     _may("measured.l2_shared_read_bandwidth", _D.BYTES_PER_S),
     _may("measured.l2_shared_read_capacity", _D.BYTES, on_chip=True),
+    _may("measured.l2_own_read_capacity", _D.BYTES, on_chip=True),
     _may("measured.l1_read_bandwidth_per_sm", _D.BYTES_PER_CLK),
+    _may("measured.sram_read_bandwidth_per_sm", _D.BYTES_PER_CLK),
+    _may("measured.special_per_sm", _D.OPS_PER_CLK),
+    _may("measured.fp32_per_sm", _D.OPS_PER_CLK),
+    *(
+        _may(f"measured.{way}_{dtype}_per_sm", _D.OPS_PER_CLK)
+        for dtype in ("fp16", "bf16")
+        for way in ("mma", "wgmma")
+    ),
+    _may("measured.matrix_clock", _D.HERTZ),
     _may("measured.l1_latency", _D.CYCLES),
     _may("measured.l2_latency", _D.CYCLES),
     _may("measured.hbm_latency", _D.CYCLES),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from iosim.errors import RunError
+from iosim.errors import DeviceError, RunError
 from iosim_validation.launch import Argument, Build, GpuFacts, Plan, Pointer, TensorMap
 from iosim_validation.nvrtc import cached_cubin
 
@@ -26,15 +26,15 @@ Arrays = Mapping[str, Any]
 
 
 def cupy() -> Any:
-    """The CuPy module, with a usable GPU behind it. Errors: `RunError` that says what is missing and how to get it."""
+    """The CuPy module, with a usable GPU behind it. Errors: `DeviceError` says what is missing, and how to get it."""
     try:
         import cupy as module
     except ImportError as error:
-        raise RunError(NEEDED) from error
+        raise DeviceError(NEEDED) from error
     try:
         module.cuda.runtime.getDeviceCount()
     except module.cuda.runtime.CUDARuntimeError as error:
-        raise RunError(f"CuPy finds no usable NVIDIA GPU: {error}; see `nvidia-smi`") from error
+        raise DeviceError(f"CuPy finds no usable NVIDIA GPU: {error}; see `nvidia-smi`") from error
     return module
 
 

@@ -15,7 +15,7 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
-from iosim.errors import RunError
+from iosim.errors import DeviceError, RunError
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--ptxas-options=--warn-on-spills")
 NEEDED = "NVRTC is not there; install it with: pip install 'iosim[gpu]'"
@@ -121,11 +121,11 @@ def _binding() -> Any:
     try:
         from cuda.bindings import nvrtc
     except ImportError as error:
-        raise RunError(NEEDED) from error
+        raise DeviceError(NEEDED) from error
     try:
         nvrtc.nvrtcVersion()
     except RuntimeError as error:  # the binding is there, the library is not
-        raise RunError(NEEDED) from error
+        raise DeviceError(NEEDED) from error
     return nvrtc
 
 
