@@ -33,11 +33,24 @@ template <int ROW_BYTES> DEVICE u32 swizzled(int row, int chunk) {
     return row * ROW_BYTES + (chunk ^ key) * 16;
 }
 
+DEVICE void store_shared_4(u32 shared, u32 word) {
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
+}
+DEVICE uint4 load_shared_16(u32 shared) {
+    uint4 r;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "r"(shared) : "memory");
+    return r;
+}
+
 // ---- copies that do not pass through registers ---------------------------------------------------------------------
 // 16 bytes from global to shared memory; zeros instead where `valid` is false (the source is then not touched).
 DEVICE void copy_async_16(u32 shared, const void *global, bool valid) {
     const u32 bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(bytes) : "memory");
+}
+DEVICE void copy_async_16(u32 shared, const void *global) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most PENDING of this thread's newest groups are still on their way.
