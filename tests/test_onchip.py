@@ -15,9 +15,8 @@ from iosim.errors import UsageError
 from iosim.hardware import load_profile
 from iosim.interpret.binding import bind
 from iosim.interpret.listing import costed_listing
+from iosim.kernels import load_kernel
 from iosim.onchip import (
-    CUDNN_SPECIALS,
-    FLASH2_SPECIALS,
     GENERAL,
     SCHEMES,
     on_chip,
@@ -161,7 +160,8 @@ def test_rescaling_once_costs_what_lines_10_and_12_of_flash_attention_2_cost() -
 # counters of an H200 ------------------------------------------------------------------------------------------------
 
 CSV = Path(__file__).parents[1] / "validation" / "measurements" / "h200" / "attention.csv"
-FACTS = {"torch_sdpa_flash2": FLASH2_SPECIALS, "torch_sdpa_cudnn": CUDNN_SPECIALS}
+CARDS = {card.measured_as[0]: card for card in map(load_kernel, ("torch-flash2", "cudnn-sdpa"))}
+SMS = 132
 
 
 def _forward_rows() -> list[tuple[str, str, AttentionProblem, TileShape, dict[str, int]]]:
@@ -186,7 +186,7 @@ ROWS = _forward_rows()
 
 
 def test_there_are_rows_of_both_kernels_to_compare_with() -> None:
-    assert {impl for _, impl, *_ in ROWS} == set(FACTS)
+    assert {impl for _, impl, *_ in ROWS} == set(CARDS)
     assert len(ROWS) > 60
 
 
@@ -203,7 +203,11 @@ def test_special_operations_by_the_general_rule() -> None:
 def test_special_operations_are_exact_with_the_facts_of_the_kernel(
     impl: str, p: AttentionProblem, tiles: TileShape, seen: dict[str, int]
 ) -> None:
-    assert special_ops(p, tiles, FACTS[impl], pack="flash2" in impl) == seen["special_ops"]
+    card = CARDS[impl]
+    assert card.special is not None
+    most = SMS if card.persistent else None
+    found = special_ops(p, tiles, card.special, pack=card.pack_heads_at_single_query, most_blocks=most)
+    assert found == seen["special_ops"]
 
 
 def test_wavefronts_of_the_mma_kernel() -> None:

@@ -17,6 +17,7 @@ from iosim.interpret.binding import bind
 from iosim.interpret.count import count, lines
 from iosim.kernels import KernelFacts, kernels_by_measurement
 from iosim.levels import LevelTraffic, kernel_policies, simulate_levels
+from iosim.onchip import special_ops as exact_special_ops
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.evaluate import Frame
 from iosim.program.expr import is_const
@@ -79,7 +80,8 @@ def simulate_row(
             profile,
             registers_per_thread=row.registers_per_thread,
             threads=row.threads_per_block,
-            shared_bytes=row.shared_bytes_per_block or 0,
+            # a launch states the driver's part with it, and the occupancy rules add that part
+            shared_bytes=max(0, (row.shared_bytes_per_block or 0) - profile.sram_reserved_per_block_bytes),
         )
     except SimulationError as error:
         raise SimulationError(f"line {row.line}: {error}") from None
@@ -98,16 +100,21 @@ def _fused(row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: Hardw
         "l2_fabric_bytes": levels.l2_fabric_bytes,
         "hbm_read_bytes": levels.hbm_read_bytes,
         "hbm_write_bytes": levels.hbm_write_bytes,
-        "special_ops": special_ops(program, facts, row.problem, tile),
+        "special_ops": special_ops(program, facts, row.problem, tile, profile),
         **fused_times(row, facts, tile, profile, levels),
     }
 
 
-def special_ops(program: Program, facts: KernelFacts, problem: AttentionProblem, tile: TileShape) -> int:
-    """Special-function results of a kernel: whole tiles are computed, and `row_lanes` lanes each do a row's own.
+def special_ops(
+    program: Program, facts: KernelFacts, problem: AttentionProblem, tile: TileShape, profile: HardwareProfile
+) -> int:
+    """Special-function results of a kernel: by its card's exact rule, else whole tiles of its program.
 
     An accumulator row lies in the lanes of a quad, and each of them computes the row's rescale, reciprocal and log.
     """
+    if facts.special is not None:
+        most = profile.sm_count if facts.persistent else None
+        return exact_special_ops(facts.packed(problem), tile, facts.special, pack=False, most_blocks=most)
     padded = facts.padded(problem)
     whole = replace(
         padded,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
+from iosim.onchip import SpecialFacts
 from iosim.problem import AttentionProblem, TileShape
 
 KV_WALKS = ("forward", "backward", "sawtooth")
@@ -34,34 +36,37 @@ class SpillFact:
 class KernelFacts:
     """One kernel of a library; the program itself is iosim's.
 
-    `grid_order`: block index, fastest first. `pad_*`: sizes are read rounded up to this. `row_lanes`: lanes that each
-    compute a row's special functions. `column_band`: columns of S that a GEMM finishes before the next ones (0: all).
-    `kernel_class`: a name of `classes.CLASSES`, whose constants its run time takes (docs/time.md).
-    `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md).
+    `grid_order`: block index, fastest first. `pad_*`: sizes are read rounded up to this. `stages`: K and V tiles that
+    shared memory holds at once. `row_lanes`: lanes that each compute a row's special functions; `special`: the exact
+    rule where one is known, else they are read off the program. `column_band`: columns of S that a GEMM finishes
+    before the next ones (0: all). `kernel_class`: a name of `classes.CLASSES`, whose constants its run time takes
+    (docs/time.md). `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md), None the generic one.
     """
 
     name: str
     title: str
     kernel_class: str
-    measured_as: tuple[str, ...]
     algorithm: str
-    options: Mapping[str, str]
-    sources: Mapping[str, str]
     tiles: tuple[TileFact, ...]
-    backward_tiles: tuple[TileFact, ...]
-    grid_order: tuple[str, ...]
-    kv_walk: str
-    persistent: bool
     threads_per_block: int
     registers_per_thread: int
-    pad_rows: int
-    pad_cols: int
-    pad_head_dim: int
-    pack_heads_at_single_query: bool
-    row_lanes: int
-    spills: tuple[SpillFact, ...]
-    in_step: float
-    column_band: int
+    measured_as: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    backward_tiles: tuple[TileFact, ...] = ()
+    grid_order: tuple[str, ...] = ("row_tile", "head", "batch")
+    kv_walk: str = "forward"
+    persistent: bool = False
+    stages: int = 1
+    pad_rows: int = 1
+    pad_cols: int = 1
+    pad_head_dim: int = 1
+    pack_heads_at_single_query: bool = False
+    row_lanes: int = 4
+    special: SpecialFacts | None = None
+    spills: tuple[SpillFact, ...] = ()
+    in_step: float | None = None
+    column_band: int = 0
 
     def tile(self, head_dim: int) -> TileShape | None:
         """The tile for a head dimension; None beyond what the kernel is built for."""
@@ -70,6 +75,21 @@ class KernelFacts:
     def backward_tile(self, head_dim: int) -> TileShape | None:
         """The tile of the backward kernel; None where there is none or the card does not know it."""
         return _up_to(self.backward_tiles, head_dim)
+
+    def shared_bytes(self, problem: AttentionProblem, tile: TileShape) -> int:
+        """Shared memory of a block: a tile of Q and `stages` tiles of K and V."""
+        keys = tile.cols * (
+            problem.head_dim * problem.dtype_k.itemsize + problem.value_dim * problem.dtype_v.itemsize
+        )
+        return tile.rows * problem.head_dim * problem.dtype_q.itemsize + self.stages * keys
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, by the keys of a card."""
+        out = asdict(self)
+        special = out.pop("special")
+        out["special"] = None if special is None else {k: special[k] for k in special if k != "row_lanes"}
+        out["pad"] = {axis: out.pop(f"pad_{axis}") for axis in ("rows", "cols", "head_dim")}
+        return out
 
     def spill(self, head_dim: int, tile: TileShape) -> SpillFact | None:
         """What this build of the kernel spills at a head dimension and tile, where it was measured."""

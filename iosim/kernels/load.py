@@ -1,20 +1,41 @@
-"""Reads kernel cards: small YAML files, checked key by key."""
+"""Reads kernel cards: small YAML files, checked key by key. A card may come from anyone: nothing in it is trusted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from iosim.errors import ProfileError, UsageError
-from iosim.hardware.check import Node, nearest
+from iosim.hardware.check import NOT_A_PROFILE, Node, nearest
 from iosim.hardware.load import MAX_FILE_BYTES, read_tree
 from iosim.kernels.classes import CLASSES
 from iosim.kernels.facts import GRID_AXES, KV_WALKS, KernelFacts, SpillFact, TileFact
+from iosim.onchip import SpecialFacts
 
 _CARDS = Path(__file__).parent / "cards"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
+REQUIRED = ("name", "kernel_class", "algorithm", "tiles", "threads_per_block", "registers_per_thread")
+OPTIONAL = (
+    *("title", "measured_as", "options", "sources", "backward_tiles", "grid_order", "kv_walk", "persistent"),
+    *(
+        "stages",
+        "pad",
+        "pack_heads_at_single_query",
+        "row_lanes",
+        "special",
+        "spills",
+        "in_step",
+        "column_band",
+    ),
+)
+MOST = 10**9  # of any number of a card: bytes, rows, lanes
+MAX_TEXT = 1000
+MAX_ITEMS = 64
+NOT_A_CARD = "a kernel card is a mapping of keys; see docs/kernels.md"
 
 
 def kernel_names() -> list[str]:
@@ -28,17 +49,17 @@ def load_kernel(name_or_path: str) -> KernelFacts:
     path = Path(name_or_path) if own else _CARDS / f"{name_or_path}.yaml"
     if not own and name_or_path not in kernel_names():
         raise ProfileError(
-            f"kernel: unknown kernel {name_or_path!r}; known: {', '.join(kernel_names())}, or a file"
+            f"kernel: unknown kernel {name_or_path!r}; known: {', '.join(kernel_names())}, or a file (.yaml)"
         )
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise ProfileError(f"{path.name}: larger than {MAX_FILE_BYTES // 1024} KiB; not a kernel card")
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(f"{name_or_path}: cannot read this file: {error}") from None
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a name that no file can have
+        raise ProfileError(f"{name_or_path!r}: cannot read this file: {error}") from None
     tree, issues = read_tree(text, path.name)
     if tree is None:
-        raise ProfileError(issues[0].text(path.name))
+        raise ProfileError(issues[0].text(path.name).replace(NOT_A_PROFILE, NOT_A_CARD))
     return _Reader(path.name).card(tree)
 
 
@@ -56,89 +77,136 @@ class _Reader:
     def fail(self, node: Node, key: str, message: str) -> ProfileError:
         return ProfileError(f"{self.label}:{node.line}: {key}: {message}")
 
-    def mapping(self, node: Node, key: str, wanted: set[str]) -> dict[str, Node]:
-        """The entries of a mapping with exactly these keys."""
-        found = node.entries()
-        for name, entry in found.items():
-            if name not in wanted:
-                raise self.fail(entry, f"{key}.{name}".strip("."), f"unknown key, {nearest(name, wanted)}")
-        if missing := sorted(wanted - found.keys()):
+    def mapping(
+        self, node: Node, key: str, wanted: Collection[str], optional: Collection[str] = ()
+    ) -> dict[str, Node]:
+        """The entries of a mapping with all of `wanted`, and of `optional` those it has."""
+        if not isinstance(node.value, dict):
+            what = f"must be a mapping with the keys {', '.join(wanted)}" if key else NOT_A_CARD
+            raise self.fail(node, key or "card", what)
+        known = (*wanted, *optional)
+        for name, entry in node.value.items():
+            if name not in known:
+                raise self.fail(
+                    entry, f"{key}.{name[:40]}".strip("."), f"unknown key, {nearest(name, known)}"
+                )
+        if missing := [name for name in wanted if name not in node.value]:
             raise self.fail(node, key or "card", f"missing: {', '.join(missing)}")
+        return node.value
+
+    def items(self, node: Node, key: str) -> list[Node]:
+        if not isinstance(node.value, list) or len(node.value) > MAX_ITEMS:
+            raise self.fail(node, key, f"must be a list of at most {MAX_ITEMS}, as in [a, b]")
+        return node.value
+
+    def text(self, node: Node, key: str) -> str:
+        """One line of printable text."""
+        found = " ".join(node.text().split())
+        if not found or len(found) > MAX_TEXT or not found.isprintable():
+            raise self.fail(node, key, f"must be a printable text of at most {MAX_TEXT} characters")
         return found
 
-    def whole(self, node: Node, key: str) -> int:
+    def texts(self, node: Node, key: str) -> dict[str, str]:
+        if not isinstance(node.value, dict) or len(node.value) > MAX_ITEMS:
+            raise self.fail(node, key, "must map names to texts, as in {lse: on}")
+        return {name: self.text(value, f"{key}.{name[:40]}") for name, value in node.value.items()}
+
+    def whole(self, node: Node, key: str, low: int = 0, high: int = MOST) -> int:
         text = node.text()
-        if not text.isascii() or not text.isdigit():
-            raise self.fail(node, key, f"must be a whole number, got {text!r}")
+        good = text.isascii() and text.isdigit() and len(text) <= len(str(MOST))
+        if not good or not low <= int(text) <= high:
+            raise self.fail(node, key, f"must be a whole number from {low} to {high}, got {text[:40]!r}")
         return int(text)
 
     def number(self, node: Node, key: str) -> float:
         try:
             value = float(node.text())
         except ValueError:
-            raise self.fail(node, key, f"must be a number, got {node.text()!r}") from None
-        if not 0 <= value < 1e9:
-            raise self.fail(node, key, f"must be a finite number of at least 0, got {node.text()!r}")
+            raise self.fail(node, key, f"must be a number, got {node.text()[:40]!r}") from None
+        if not 0 <= value <= MOST:
+            raise self.fail(node, key, f"must be a finite number of at least 0, got {node.text()[:40]!r}")
         return value
 
     def flag(self, node: Node, key: str) -> bool:
-        if node.text() not in ("true", "false"):
-            raise self.fail(node, key, f"must be true or false, got {node.text()!r}")
-        return node.text() == "true"
+        return self.word(node, key, ("true", "false")) == "true"
 
     def word(self, node: Node, key: str, allowed: tuple[str, ...]) -> str:
         if node.text() not in allowed:
-            raise self.fail(node, key, f"must be one of {', '.join(allowed)}, got {node.text()!r}")
+            raise self.fail(node, key, f"must be one of {', '.join(allowed)}, got {node.text()[:40]!r}")
         return node.text()
 
-    def rows(self, node: Node, key: str, kind: Callable[..., Any]) -> tuple[Any, ...]:
+    def rows(self, node: Node, key: str, kind: Callable[..., Any], low: int = 1) -> tuple[Any, ...]:
         """A list of mappings of whole numbers."""
-        names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
-        entries = [self.mapping(item, key, names) for item in node.items()]
-        return tuple(kind(**{n: self.whole(v, f"{key}.{n}") for n, v in e.items()}) for e in entries)
+        names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+        entries = [self.mapping(item, key, names) for item in self.items(node, key)]
+        return tuple(kind(**{n: self.whole(e[n], f"{key}.{n}", low) for n in names}) for e in entries)
 
     def card(self, tree: Node) -> KernelFacts:
-        wanted = {f.name for f in fields(KernelFacts)} - {"pad_rows", "pad_cols", "pad_head_dim"} | {"pad"}
-        top = self.mapping(tree, "", wanted)
-        pad = self.mapping(top["pad"], "pad", {"rows", "cols", "head_dim"})
-        order = tuple(self.word(item, "grid_order", GRID_AXES) for item in top["grid_order"].items())
-        if sorted(order) != sorted(GRID_AXES):
-            raise self.fail(top["grid_order"], "grid_order", f"must name {', '.join(GRID_AXES)} once each")
+        top = self.mapping(tree, "", REQUIRED, OPTIONAL)
+        name = self.text(top["name"], "name")
+        if not _NAME.fullmatch(name):
+            raise self.fail(top["name"], "name", "must be letters, digits, '.', '_', '+' and '-', at most 80")
         tiles = self.rows(top["tiles"], "tiles", TileFact)
         if not tiles:
             raise self.fail(top["tiles"], "tiles", "at least one tile")
+        options = self._options(top["algorithm"], top.get("options"))
         return KernelFacts(
-            name=top["name"].text(),
-            title=top["title"].text(),
+            name=name,
             kernel_class=self.word(top["kernel_class"], "kernel_class", tuple(CLASSES)),
-            measured_as=tuple(item.text() for item in top["measured_as"].items()),
             algorithm=top["algorithm"].text(),
-            options=self._options(top["algorithm"], top["options"]),
-            sources={name: node.text() for name, node in top["sources"].entries().items()},
+            options=options,
             tiles=tiles,
-            backward_tiles=self.rows(top["backward_tiles"], "backward_tiles", TileFact),
-            grid_order=order,
-            kv_walk=self.word(top["kv_walk"], "kv_walk", KV_WALKS),
-            persistent=self.flag(top["persistent"], "persistent"),
-            threads_per_block=self.whole(top["threads_per_block"], "threads_per_block"),
-            registers_per_thread=self.whole(top["registers_per_thread"], "registers_per_thread"),
-            pad_rows=self.whole(pad["rows"], "pad.rows"),
-            pad_cols=self.whole(pad["cols"], "pad.cols"),
-            pad_head_dim=self.whole(pad["head_dim"], "pad.head_dim"),
-            pack_heads_at_single_query=self.flag(
-                top["pack_heads_at_single_query"], "pack_heads_at_single_query"
-            ),
-            row_lanes=self.whole(top["row_lanes"], "row_lanes"),
-            spills=self.rows(top["spills"], "spills", SpillFact),
-            in_step=self.number(top["in_step"], "in_step"),
-            column_band=self.whole(top["column_band"], "column_band"),
+            threads_per_block=self.whole(top["threads_per_block"], "threads_per_block", 1, 1024),
+            registers_per_thread=self.whole(top["registers_per_thread"], "registers_per_thread", 0, 255),
+            **{"title": name} | self._optional(top),
         )
 
-    def _options(self, algorithm: Node, node: Node) -> dict[str, str]:
-        from iosim.algorithms.registry import find_algorithm
+    def _optional(self, top: Mapping[str, Node]) -> dict[str, Any]:
+        """The entries that a card may leave out, those that it has."""
+        readers: dict[str, Callable[[Node, str], Any]] = {
+            "title": self.text,
+            "measured_as": lambda n, k: tuple(self.text(item, k) for item in self.items(n, k)),
+            "sources": self.texts,
+            "backward_tiles": lambda n, k: self.rows(n, k, TileFact),
+            "grid_order": self._order,
+            "kv_walk": lambda n, k: self.word(n, k, KV_WALKS),
+            "persistent": self.flag,
+            "stages": lambda n, k: self.whole(n, k, 1, 64),
+            "pack_heads_at_single_query": self.flag,
+            "row_lanes": lambda n, k: self.whole(n, k, 1, 1024),
+            "spills": lambda n, k: self.rows(n, k, SpillFact, 0),
+            "in_step": self.number,
+            "column_band": self.whole,
+        }
+        found = {key: read(top[key], key) for key, read in readers.items() if key in top}
+        if "pad" in top:
+            axes = ("rows", "cols", "head_dim")
+            pad = self.mapping(top["pad"], "pad", axes)
+            found |= {f"pad_{axis}": self.whole(pad[axis], f"pad.{axis}", 1, 4096) for axis in axes}
+        if "special" in top:
+            names = ("per_row", "per_row_tile", "per_block")
+            rule = self.mapping(top["special"], "special", names)
+            amounts = {name: self.whole(rule[name], f"special.{name}") for name in names}
+            lanes = {"row_lanes": found["row_lanes"]} if "row_lanes" in found else {}
+            found["special"] = SpecialFacts(**lanes, **amounts)
+        return found
 
-        options = {name: value.text() for name, value in node.entries().items()}
+    def _order(self, node: Node, key: str) -> tuple[str, ...]:
+        order = tuple(self.word(item, key, GRID_AXES) for item in self.items(node, key))
+        if sorted(order) != sorted(GRID_AXES):
+            raise self.fail(node, key, f"must name {', '.join(GRID_AXES)} once each")
+        return order
+
+    def _options(self, algorithm: Node, node: Node | None) -> dict[str, str]:
+        """The algorithm's own options, resolved. A card names a registered algorithm: it never runs a file."""
+        from iosim.algorithms.registry import ALGORITHMS, find_algorithm
+
+        if algorithm.text() not in ALGORITHMS:
+            raise self.fail(
+                algorithm, "algorithm", f"unknown algorithm, {nearest(algorithm.text()[:40], ALGORITHMS)}"
+            )
+        options = self.texts(node, "options") if node else {}
         try:
             return find_algorithm(algorithm.text()).resolve(options)
         except UsageError as error:
-            raise self.fail(node, "options", str(error)) from None
+            raise self.fail(node or algorithm, "options", str(error)) from None

@@ -3,12 +3,10 @@
 from iosim.onchip.cycles import TileCycles, tile_cycles
 from iosim.onchip.report import on_chip_report, schemes_of
 from iosim.onchip.shared import SCHEMES, OnChip, SharedStep, on_chip
-from iosim.onchip.special import CUDNN_SPECIALS, FLASH2_SPECIALS, GENERAL, SpecialFacts, special_ops
+from iosim.onchip.special import GENERAL, SpecialFacts, special_ops
 from iosim.onchip.wavefronts import Wavefronts, shared_wavefronts
 
 __all__ = [
-    "CUDNN_SPECIALS",
-    "FLASH2_SPECIALS",
     "GENERAL",
     "SCHEMES",
     "OnChip",

@@ -18,63 +18,38 @@ QUAD_LANES = 4  # lanes that share a row of an mma accumulator (PTX ISA, fragmen
 class SpecialFacts:
     """What a kernel does on its special-function units besides one exponential a score.
 
-    `per_row_step`: for each row and tile. `per_row`: at the end of a row. `per_row_tile` and `per_block`: index
-    arithmetic, of a tile and of a resident thread block.
+    `row_lanes`: lanes that each compute what belongs to a row. `per_row`: at the end of a row, on all its lanes.
+    `per_row_tile` and `per_block`: index arithmetic, of a tile and of a resident thread block. Kernel cards hold them.
     """
 
-    kernel: str
-    per_row_step: int
+    row_lanes: int = QUAD_LANES
     per_row: int
-    per_row_tile: int
-    per_block: int
-    resident_blocks: int | None
-    source: str
+    per_row_tile: int = 0
+    per_block: int = 0
 
 
-GENERAL = SpecialFacts(
-    kernel="any kernel with the accumulator layout of mma",
-    per_row_step=QUAD_LANES,  # e^(m − m_new) on every lane that holds the row
-    per_row=7,
-    per_row_tile=0,
-    per_block=0,
-    resident_blocks=None,
-    source="the layout of mma accumulators; 7 a row measured on an H200 (6.25 to 10 by kernel)",
-)
-FLASH2_SPECIALS = SpecialFacts(
-    kernel="FlashAttention-2 (mma.sync, 128 threads a block)",
-    per_row_step=QUAD_LANES,
-    # reciprocal and logarithm of the sum on four lanes, less the e^(m − m_new) that the first tile does not need
-    per_row=2 * QUAD_LANES - QUAD_LANES,
-    # a thread divides its head by the group size: conversion, reciprocal, conversion back
-    per_row_tile=3 * 128,
-    per_block=0,
-    resident_blocks=None,
-    source="derived from the algorithm and the integer division of the head index; exact on the H200 rows",
-)
-CUDNN_SPECIALS = SpecialFacts(
-    kernel="the fused forward of cuDNN on Hopper (wgmma, persistent)",
-    per_row_step=QUAD_LANES,
-    per_row=0,
-    per_row_tile=800,
-    per_block=96,
-    resident_blocks=132,
-    source="fitted to two rows of the H200 counters and exact on the others",
-)
+GENERAL = SpecialFacts(per_row=7)
+"""Any kernel with the accumulator layout of mma; 7 a row measured on an H200 (6.25 to 10 by kernel)."""
 
 
 def special_ops(
-    problem: AttentionProblem, tiles: TileShape, facts: SpecialFacts = GENERAL, *, pack: bool = True
+    problem: AttentionProblem,
+    tiles: TileShape,
+    facts: SpecialFacts = GENERAL,
+    *,
+    pack: bool = True,
+    most_blocks: int | None = None,
 ) -> int:
-    """Special-function results, one a thread: executed scores × (1 + 4/Bc), plus what ends a row.
+    """Special-function results, one a thread: executed scores × (1 + lanes/Bc), plus what ends a row.
 
     Counts whole tiles, as kernels execute them: padded rows and masked scores are computed too. `pack`: with a
-    single query row the query heads of a kv-head share a tile.
+    single query row the query heads of a kv-head share a tile. `most_blocks`: thread blocks of a persistent kernel.
     """
     p = problem.packed_heads() if pack else problem
     steps, blocks = tile_steps(p, tiles), row_tiles(p, tiles)
-    resident = blocks if facts.resident_blocks is None else min(blocks, facts.resident_blocks)
+    resident = blocks if most_blocks is None else min(blocks, most_blocks)
     return (
-        steps * tiles.rows * (tiles.cols + facts.per_row_step)
+        steps * tiles.rows * (tiles.cols + facts.row_lanes)  # e^(m - m_new) on every lane that holds the row
         + blocks * (tiles.rows * facts.per_row + facts.per_row_tile)
         + resident * facts.per_block
     )

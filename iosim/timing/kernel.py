@@ -164,9 +164,8 @@ def simulate_kernel(
 ) -> LevelTraffic:
     """The levels of a fused forward kernel on the problem as its grid sees it."""
     seen = facts.packed(problem)
-    element = seen.dtype_k.itemsize
-    shared = (tile.rows * seen.head_dim + tile.cols * (seen.head_dim + seen.value_dim)) * element
-    policies = kernel_policies(facts, seen, tile, profile, shared_bytes=0 if facts.persistent else shared)
+    shared = 0 if facts.persistent else facts.shared_bytes(seen, tile)
+    policies = kernel_policies(facts, seen, tile, profile, shared_bytes=shared)
     return simulate_levels(
         find_algorithm(facts.algorithm), seen, facts.options, tile, profile, policies, in_step=facts.in_step
     )
