@@ -10,7 +10,8 @@ IosimError                     every error that iosim raises on purpose
 │   ├── TileError              no tile, or not this tile, fits in the on-chip memory
 │   └── SimulationError        a cache, an access or a kernel that cannot be simulated
 └── RunError                   something failed while running (disk, interrupt); the command exits with 1
-    └── DeviceError            no GPU, or nothing to drive it with; the command exits with 3
+    ├── DeviceError            no GPU, or nothing to drive it with; the command exits with 3
+    └── InterruptedRun         stopped by Ctrl-C with its work kept; the command exits with 130
 
 Messages are one line: what is wrong, where, what is allowed, what to do.
 """
@@ -64,3 +65,9 @@ class DeviceError(RunError):
     """No GPU here, or the packages that drive one are not installed."""
 
     exit_code = 3
+
+
+class InterruptedRun(RunError):  # noqa: N818 - an interrupt is no error of ours
+    """Stopped by the user; the message says what is kept."""
+
+    exit_code = 130

@@ -20,7 +20,7 @@ hello from the program
 """
 SCALED = WIDE.replace('"byte","ns"', '"Kbyte","us"')
 LONG = f"""{HEAD},"Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"
-"0","1","python","h","flash_fwd","1","7","(128, 1, 1)","(4, 32, 32)","0","9.0","Raw","dram__bytes_read.sum","Mbyte","1.5"
+"0","1","py","h","flash_fwd","1","7","(128, 1, 1)","(4, 32, 32)","0","9.0","Raw","dram__bytes_read.sum","Mbyte","1.5"
 "0","1","python","h","flash_fwd","1","7","(128, 1, 1)","(4, 32, 32)","0","9.0","Raw","gpu__time_duration.sum","ms","2"
 """
 

@@ -6,13 +6,14 @@ bf16 arrays are CuPy arrays of uint16 that hold the bits: CuPy has no type for t
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from iosim.errors import DeviceError, RunError
+from iosim_validation.gpu import Arrays
 from iosim_validation.launch import Argument, Build, GpuFacts, Plan, Pointer, TensorMap
 from iosim_validation.nvrtc import cached_cubin
 
@@ -21,8 +22,6 @@ NEEDED = "CuPy is not there; install it with: pip install 'iosim[gpu]'"
 MAP_TYPES = {"float16": 6, "uint16": 9}
 SWIZZLE_128B, PROMOTE_256B = 3, 3
 MAP_BYTES, MAP_COLUMNS = 128, 64
-
-Arrays = Mapping[str, Any]
 
 
 def cupy() -> Any:

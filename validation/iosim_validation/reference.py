@@ -5,24 +5,17 @@ Inputs are fresh N(0, 1) for every check: constant data hides wrong indices, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from iosim.problem import AttentionProblem
-from iosim_validation.device import Arrays, cupy
+from iosim_validation.device import cupy
+from iosim_validation.gpu import Answer, Arrays, Errors
 
-CHUNK_BYTES = 1 << 30  # of scores held at once
+CHUNK_BYTES = 1 << 28  # of float32 scores held at once, a few times over
 LAYOUTS = ("bhnd", "bnhd")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
-    """Of an output: ‖o − ref‖ / ‖ref‖, and the worst |lse − ref| (None where the plan writes no lse)."""
-
-    output: float
-    lse: float | None
 
 
 def fresh_arrays(problem: AttentionProblem, seed: int, layout: str = "bhnd") -> dict[str, Any]:
@@ -76,31 +69,42 @@ def to_float(array: Any) -> Any:
 
 
 def errors(problem: AttentionProblem, arrays: Arrays, *, has_lse: bool = True, mask: Any = None) -> Errors:
-    """How far o and lse are from float32 attention, head by head; NaN anywhere gives an infinite error.
+    """How far o and lse are from float32 attention. `mask`: see `answer`."""
+    return errors_of(answer(problem, arrays, mask), arrays, has_lse=has_lse)
+
+
+def answer(problem: AttentionProblem, arrays: Arrays, mask: Any = None) -> Answer:
+    """float32 attention, and plain arithmetic in the inputs' dtype beside it: S, P and O are rounded to it.
 
     `mask`: booleans [seq_q, seq_k] that stand for the problem's mask (a block mask written out).
     """
     module = cupy()
-    group = problem.heads // problem.kv_heads
     seen = problem_mask(problem) if mask is None else module.asarray(mask)
-    difference = reference = worst = 0.0
-    rows = max(1, CHUNK_BYTES // (4 * problem.seq_k))
-    for b in range(problem.batch):
-        for h in range(problem.heads):
-            k, v = (to_float(arrays[name][b, h // group]) for name in ("k", "v"))
-            for start in range(0, problem.seq_q, rows):
-                part = slice(start, min(start + rows, problem.seq_q))
-                o, lse = _rows(problem, to_float(arrays["q"][b, h, part]), k, v, seen, part)
-                got = to_float(arrays["o"][b, h, part])
-                difference += float(((got - o).astype(module.float64) ** 2).sum())
-                reference += float((o.astype(module.float64) ** 2).sum())
-                if has_lse:
-                    worst = max(worst, _lse_error(arrays["lse"][b, h, part], lse))
-    output = (difference / reference) ** 0.5 if reference else difference**0.5
-    return Errors(
-        output=output if np.isfinite(output) else np.inf,
-        lse=(worst if np.isfinite(worst) else np.inf) if has_lse else None,
+    dtype = str(problem.dtype_q)
+    shape = (problem.batch * problem.kv_heads, problem.group_size * problem.seq_q)
+    o = module.empty((*shape, problem.value_dim), module.float32)
+    lse = module.empty(shape, module.float32)
+    plain_o, plain_lse = module.empty_like(o), module.empty_like(lse)
+    for heads, rows, q, k, v in _pieces(problem, arrays):
+        visible = None if seen is None else seen[module.arange(rows.start, rows.stop) % problem.seq_q]
+        s = module.matmul(q, k.transpose(0, 2, 1)) * np.float32(problem.softmax_scale)
+        o[heads, rows], lse[heads, rows] = _softmax_v(s, v, visible, None)
+        s = to_float(to_type(s, dtype))
+        plain_o[heads, rows], plain_lse[heads, rows] = _softmax_v(s, v, visible, dtype)
+    full = (problem.batch, problem.heads, problem.seq_q)
+    o, plain_o = (x.reshape(*full, problem.value_dim) for x in (o, plain_o))
+    lse, plain_lse = lse.reshape(full), plain_lse.reshape(full)
+    return Answer(
+        o=o,
+        lse=lse,
+        plain=_distance(o, lse, to_float(to_type(plain_o, dtype)), plain_lse),
+        largest=float(module.abs(o).max()),
     )
+
+
+def errors_of(wanted: Answer, arrays: Arrays, *, has_lse: bool = True) -> Errors:
+    """How far o and lse are from the answer."""
+    return _distance(wanted.o, wanted.lse, to_float(arrays["o"]), arrays["lse"] if has_lse else None)
 
 
 def problem_mask(problem: AttentionProblem) -> Any:
@@ -114,18 +118,58 @@ def problem_mask(problem: AttentionProblem) -> Any:
     return module.arange(problem.seq_k)[None, :] <= module.arange(problem.seq_q)[:, None] + offset
 
 
-def _rows(problem: AttentionProblem, q: Any, k: Any, v: Any, seen: Any, part: slice) -> tuple[Any, Any]:
+def _pieces(problem: AttentionProblem, arrays: Arrays) -> Iterator[tuple[slice, slice, Any, Any, Any]]:
+    """Kv-heads and rows whose scores fit in a chunk, with their q, k, v as float32 [kv-heads, rows, columns].
+
+    The rows of the query heads that share a kv-head follow each other.
+    """
     module = cupy()
-    s = (q @ k.T) * np.float32(problem.softmax_scale)
-    if seen is not None:
-        s = module.where(seen[part], s, np.float32(-np.inf))
-    top = s.max(axis=1, keepdims=True)
+    pairs = problem.batch * problem.kv_heads
+    rows = problem.group_size * problem.seq_q
+    q = module.ascontiguousarray(arrays["q"]).reshape(pairs, rows, problem.head_dim)
+    k = module.ascontiguousarray(arrays["k"]).reshape(pairs, problem.seq_k, problem.head_dim)
+    v = module.ascontiguousarray(arrays["v"]).reshape(pairs, problem.seq_k, problem.value_dim)
+    row_bytes = 4 * problem.seq_k
+    rows_at_once = min(rows, max(1, CHUNK_BYTES // row_bytes))
+    heads_at_once = max(1, CHUNK_BYTES // (row_bytes * rows_at_once))
+    for head in range(0, pairs, heads_at_once):
+        heads = slice(head, min(head + heads_at_once, pairs))
+        keys, values = to_float(k[heads]), to_float(v[heads])
+        for row in range(0, rows, rows_at_once):
+            part = slice(row, min(row + rows_at_once, rows))
+            yield heads, part, to_float(q[heads, part]), keys, values
+
+
+def _softmax_v(s: Any, v: Any, visible: Any, rounded: str | None) -> tuple[Any, Any]:
+    """softmax(s) v and log-sum-exp of [kv-heads, rows, keys] scores; P is rounded to a dtype where one is named."""
+    module = cupy()
+    if visible is not None:
+        s = module.where(visible, s, np.float32(-np.inf))
+    top = s.max(axis=2, keepdims=True)
     safe = module.where(module.isfinite(top), top, np.float32(0))
     p = module.exp(s - safe)
-    total = p.sum(axis=1, keepdims=True)
-    o = (p @ v) / module.where(total > 0, total, np.float32(1))
-    lse = module.where(total > 0, safe + module.log(total), np.float32(-np.inf))[:, 0]
-    return o, lse
+    total = p.sum(axis=2, keepdims=True)
+    lse = module.where(total > 0, safe + module.log(total), np.float32(-np.inf))[:, :, 0]
+    p /= module.where(total > 0, total, np.float32(1))
+    if rounded is not None:
+        p = to_float(to_type(p, rounded))
+    return module.matmul(p, v), lse
+
+
+def _distance(o: Any, lse: Any, got_o: Any, got_lse: Any) -> Errors:
+    module = cupy()
+    difference = module.abs(got_o - o)
+    reference = float(module.linalg.norm(o.ravel()))
+    length = float(module.linalg.norm(difference.ravel()))
+    return Errors(
+        output=_finite(length / reference if reference else length),
+        worst=_finite(float(difference.max())),
+        lse=None if got_lse is None else _lse_error(got_lse, lse),
+    )
+
+
+def _finite(value: float) -> float:
+    return value if np.isfinite(value) else np.inf
 
 
 def _lse_error(got: Any, wanted: Any) -> float:

@@ -36,3 +36,7 @@ class Rung(ABC):
 
         The line names the argument, the bytes of shared memory or the registers that do not fit, and what would.
         """
+
+    def masked(self, pattern: str) -> Rung | None:
+        """The same rung over a block mask, written as in `iosim.block_mask`; None where it takes none."""
+        return None
