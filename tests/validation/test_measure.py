@@ -35,13 +35,11 @@ class FakeBench:
         self.tensor_share = tensor_share
 
     def seconds(self, micro: Micro) -> float:
-        _, chunk, stride, *_ = (
-            micro.launch.arguments if micro.launch.build.entry != "copy_chunks" else (0, 0, 1)
-        )
-        if micro.launch.build.entry != "read_chunks":
+        if micro.launch.build.entry != "read_tiles":
             return micro.bytes_moved / 4.5e12
-        in_step = int(stride) == 0  # type: ignore[call-overload]
-        footprint = 16 * int(chunk) * (1 if in_step else micro.launch.grid[0])  # type: ignore[call-overload]
+        count, first = (int(a) for a in micro.launch.arguments[1:3])  # type: ignore[arg-type]
+        in_step = first == 0
+        footprint = 16 * count * (1 if in_step else micro.launch.grid[0])
         fits = footprint <= (25 if in_step else 40) * MIB
         return micro.bytes_moved / (9e12 if fits else 4.5e12)
 

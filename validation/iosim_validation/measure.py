@@ -20,9 +20,10 @@ from iosim_validation.microbenchmarks import (
     SPREAD,
     Micro,
     matrix_micro,
-    memory_micro,
     mma_micro,
+    reuse_micro,
     shared_micro,
+    stream_micro,
     vector_micro,
     wgmma_micro,
 )
@@ -185,9 +186,9 @@ class _Theory:
 def _hbm(bench: Bench, theory: _Theory) -> list[Figure]:
     peak = theory.number("memory.hbm.bandwidth")
     micros = {
-        "read": memory_micro(bench.facts, "read", STREAM_BYTES),
-        "write": memory_micro(bench.facts, "write", STREAM_BYTES),
-        "copy": memory_micro(bench.facts, "copy", STREAM_BYTES),
+        "read": stream_micro(bench.facts, "read", STREAM_BYTES),
+        "write": stream_micro(bench.facts, "write", STREAM_BYTES),
+        "copy": stream_micro(bench.facts, "copy", STREAM_BYTES),
     }
     return [
         Figure(
@@ -206,9 +207,9 @@ def _l2_curve(bench: Bench) -> tuple[Point, ...]:
     points = []
     for footprint in (mib << 20 for mib in L2_FOOTPRINTS_MIB):
         passes = max(3, L2_TRAFFIC_BYTES // footprint)
-        apart = memory_micro(bench.facts, "read", footprint, passes=passes)
+        apart = reuse_micro(bench.facts, footprint, passes=passes, in_step=False)
         few = max(3, passes // bench.facts.sms)
-        in_step = memory_micro(bench.facts, "read", footprint, passes=few, in_step=True)
+        in_step = reuse_micro(bench.facts, footprint, passes=few, in_step=True)
         points.append(
             Point(
                 footprint_bytes=footprint,

@@ -17,7 +17,9 @@ VECTOR_BYTES = 16
 MEMORY, COMPUTE, WGMMA = "measure_memory.cu", "measure_compute.cu", "measure_wgmma.cu"
 THREADS = 1024
 CHAINS = 8  # independent results of a thread, as in the kernel
-SHARED_DEPTH = 8  # loads of a thread in flight, as in the kernel
+DEPTH = 4  # loads of a thread in flight, as in the kernel
+TILE_VECTORS = DEPTH * THREADS
+STREAM_BLOCKS_PER_SM = 2
 STEPS = 4096
 
 # Sign and mantissa bits that a hash fills, and the exponent of one, of two 16-bit numbers.
@@ -43,29 +45,40 @@ class Micro:
     operations_per_sm: int = 0
 
 
-def memory_micro(
-    gpu: GpuFacts, way: Way, footprint_bytes: int, *, passes: int = 1, in_step: bool = False
-) -> Micro:
-    """Read, write or copy a footprint; `in_step`: every block reads all of it, else each block its own share."""
-    blocks = gpu.sms * 2
-    vectors = footprint_bytes // VECTOR_BYTES
-    chunk = vectors if in_step else vectors // blocks
-    sizes = (np.uint64(chunk), np.uint64(0 if in_step else chunk))
+def stream_micro(gpu: GpuFacts, way: Way, footprint_bytes: int) -> Micro:
+    """Read, write or copy a large footprint once, tiles dealt to the blocks in turn."""
+    blocks = gpu.sms * STREAM_BLOCKS_PER_SM
+    count = footprint_bytes // (VECTOR_BYTES * blocks) // TILE_VECTORS * TILE_VECTORS
+    sizes = (np.uint64(count), np.uint64(TILE_VECTORS), np.uint64(blocks * TILE_VECTORS))
     data, other = Pointer("data"), Pointer("other")
     arguments = {
-        "read": (data, *sizes, np.int32(passes), Pointer("sink")),
+        "read": (data, *sizes, np.int32(1), Pointer("sink")),
         "write": (data, *sizes, np.uint32(12345)),
         "copy": (data, other, *sizes),
     }
-    launch = Launch(build=_build(gpu, MEMORY, f"{way}_chunks"), grid=(blocks, 1, 1), arguments=arguments[way])
-    moved = blocks * chunk * VECTOR_BYTES * passes * (2 if way == "copy" else 1)
-    return Micro(launch=launch, bytes_moved=moved)
+    build = _build(gpu, MEMORY, f"{way}_tiles")
+    moved = blocks * count * VECTOR_BYTES * (2 if way == "copy" else 1)
+    return Micro(launch=Launch(build=build, grid=(blocks, 1, 1), arguments=arguments[way]), bytes_moved=moved)
+
+
+def reuse_micro(gpu: GpuFacts, footprint_bytes: int, *, passes: int, in_step: bool) -> Micro:
+    """Read a footprint again and again: every block all of it, in step, or each block its own share.
+
+    One block an SM: of two that read the same bytes, the second could find them in L1.
+    """
+    blocks = gpu.sms
+    count = footprint_bytes // (VECTOR_BYTES * (1 if in_step else blocks))
+    sizes = (np.uint64(count), np.uint64(0 if in_step else count), np.uint64(TILE_VECTORS))
+    arguments = (Pointer("data"), *sizes, np.int32(passes), Pointer("sink"))
+    build = _build(gpu, MEMORY, "read_tiles")
+    launch = Launch(build=build, grid=(blocks, 1, 1), arguments=arguments)
+    return Micro(launch=launch, bytes_moved=blocks * count * VECTOR_BYTES * passes)
 
 
 def shared_micro(gpu: GpuFacts) -> Micro:
     """16-byte loads of shared memory by 1024 threads an SM."""
     build = _build(gpu, MEMORY, "read_shared", shared_bytes=THREADS * VECTOR_BYTES)
-    read = STEPS * SHARED_DEPTH * THREADS * VECTOR_BYTES
+    read = STEPS * DEPTH * THREADS * VECTOR_BYTES
     return Micro(launch=_on_each_sm(gpu, build, STEPS), bytes_moved=read)
 
 
@@ -118,7 +131,7 @@ def empty_launch(gpu: GpuFacts) -> Launch:
 def builds(gpu: GpuFacts) -> tuple[Build, ...]:
     """Everything that a measurement compiles."""
     micros = [
-        *(memory_micro(gpu, way, DATA_BYTES) for way in ("read", "write", "copy")),
+        *(stream_micro(gpu, way, DATA_BYTES) for way in ("read", "write", "copy")),
         shared_micro(gpu),
         vector_micro(gpu, "fma_rate"),
         vector_micro(gpu, "exp_rate"),

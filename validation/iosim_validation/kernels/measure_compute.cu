@@ -25,6 +25,7 @@ extern "C" __global__ void __launch_bounds__(1024) fma_rate(int steps, u64* cycl
     for (int k = 0; k < CHAINS; ++k) x[k] = k + threadIdx.x;
     __syncthreads();
     u64 start = clock64();
+#pragma unroll 8
     for (int step = 0; step < steps; ++step)
 #pragma unroll
         for (int k = 0; k < CHAINS; ++k) asm volatile("fma.rn.f32 %0, %0, %1, %2;" : "+f"(x[k]) : "f"(a), "f"(b));
@@ -42,6 +43,7 @@ extern "C" __global__ void __launch_bounds__(1024) exp_rate(int steps, u64* cycl
     for (int k = 0; k < CHAINS; ++k) x[k] = 1e-3f * (k + threadIdx.x);
     __syncthreads();
     u64 start = clock64();
+#pragma unroll 8
     for (int step = 0; step < steps; ++step)
 #pragma unroll
         for (int k = 0; k < CHAINS; ++k) asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(x[k]));
