@@ -49,7 +49,7 @@ COMMANDS = {
     "gap": Entry("gap", "gap", "The IO waterfall: a name for every byte, from the least possible to HBM."),
     "reproduce": Entry("reproduce", "reproduce", "Published numbers against the model, figure by figure."),
     "claims": Entry("claims", "claims", "What people say about FlashAttention, with verdicts and numbers."),
-    "hw": Entry("hw", "hw_app", "Hardware profiles: list, show, check, diff."),
+    "hw": Entry("hw", "hw_app", "Hardware profiles: list, show, check, diff, measure."),
     "kernels": Entry("kernels", "kernels_app", "Kernel cards: tiles, warps, order; list, show, check."),
     "models": Entry("models", "models_app", "Attention shapes of published models, for --model."),
     "algorithms": Entry("algorithms", "algorithms_app", "The algorithms, their sources and options."),
