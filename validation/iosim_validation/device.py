@@ -14,7 +14,7 @@ import numpy as np
 
 from iosim.errors import DeviceError, RunError
 from iosim_validation.gpu import Arrays
-from iosim_validation.launch import Argument, Build, GpuFacts, Plan, Pointer, TensorMap
+from iosim_validation.launch import Argument, Build, GpuFacts, Launch, Plan, Pointer, Stride, TensorMap
 from iosim_validation.nvrtc import cached_cubin
 
 NEEDED = "CuPy is not there; install it with: pip install 'iosim[gpu]'"
@@ -77,7 +77,7 @@ def make_ready(plan: Plan, arrays: Arrays) -> Callable[[], None]:
             load(launch.build),
             launch.grid,
             (launch.build.threads, 1, 1),
-            tuple(_argument(a, known) for a in launch.arguments),
+            _arguments(launch, known),
             launch.build.shared_bytes,
         )
         for launch in plan.launches
@@ -92,7 +92,23 @@ def make_ready(plan: Plan, arrays: Arrays) -> Callable[[], None]:
     return run
 
 
+def _arguments(launch: Launch, arrays: Arrays) -> tuple[Any, ...]:
+    strided = {a.array for a in launch.arguments if isinstance(a, Stride)}
+    for argument in launch.arguments:
+        # A kernel that is not told strides would read other elements without a word.
+        if isinstance(argument, Pointer) and argument.array not in strided:
+            array = arrays[argument.array]
+            if not array.flags.c_contiguous:
+                raise RunError(
+                    f"{launch.build.rung}: {argument.array} must be contiguous, got strides {array.strides}"
+                )
+    return tuple(_argument(a, arrays) for a in launch.arguments)
+
+
 def _argument(argument: Argument, arrays: Arrays) -> Any:
+    if isinstance(argument, Stride):
+        array = arrays[argument.array]
+        return np.int64(array.strides[argument.axis] // array.dtype.itemsize)
     if isinstance(argument, Pointer):
         return np.uintp(arrays[argument.array].data.ptr)
     if isinstance(argument, TensorMap):

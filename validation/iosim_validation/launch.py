@@ -67,7 +67,18 @@ class TensorMap:
     box_rows: int
 
 
-Argument = Pointer | TensorMap | np.generic
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stride:
+    """The stride of a named [batch, heads, N, d] array along an axis, in elements (int64).
+
+    A launch that names strides of an array takes it in any layout; one that does not is given contiguous arrays only.
+    """
+
+    array: str
+    axis: int
+
+
+Argument = Pointer | TensorMap | Stride | np.generic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

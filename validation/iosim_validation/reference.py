@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from iosim.errors import UsageError
 from iosim.problem import AttentionProblem
 from iosim_validation.device import cupy
 from iosim_validation.gpu import Answer, Arrays, Errors
@@ -30,12 +31,14 @@ def fresh_arrays(problem: AttentionProblem, seed: int, layout: str = "bhnd") -> 
         found = to_type(random.standard_normal(shape, dtype=module.float32), str(problem.dtype_q))
         return found.transpose(0, 2, 1, 3) if layout == "bnhd" else found
 
+    if layout not in LAYOUTS:
+        raise UsageError(f"layout: unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
     q = made(problem.heads, problem.seq_q, problem.head_dim)
     found = {
         "q": q,
         "k": made(problem.kv_heads, problem.seq_k, problem.head_dim),
         "v": made(problem.kv_heads, problem.seq_k, problem.value_dim),
-        "o": module.empty((problem.batch, problem.heads, problem.seq_q, problem.value_dim), q.dtype),
+        "o": made(problem.heads, problem.seq_q, problem.value_dim),
         "lse": module.empty((problem.batch, problem.heads, problem.seq_q), module.float32),
     }
     poison(found)
