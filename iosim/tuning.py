@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +20,13 @@ from iosim.interpret.footprint import MMA, live_bytes
 from iosim.program.evaluate import Column, Frame, Number
 from iosim.program.expr import Expr
 from iosim.program.ir import Program
+from iosim.program.relax import least, most, relaxed, sums_of
 
 Ints = npt.NDArray[np.int64]
 
 TILE_RULES = ("best", "paper", "paper-literal")
 _FLAT = 1 << 20  # candidate tiles evaluated together
+_FIRST = 8  # candidates counted before the first are ruled out
 _NO_LIMIT = 1 << 62
 
 
@@ -165,7 +168,64 @@ def best_tiles(
 
 
 def _pairs(search: _Search, part: Ints, which: Ints, long: Ints, most_short: Ints) -> tuple[Ints, Ints]:
-    """Every pair (long, 1..most_short), a bounded number at a time; the winner of each point survives."""
+    """The best pair (long, 1..most_short) of each point: of those that a lower bound leaves, or simply of all."""
+    if sums_of(search.count):
+        found = [_pruned(search, int(p), long[which == p], most_short[which == p]) for p in part]
+        return np.array([a for a, _ in found], np.int64), np.array([b for _, b in found], np.int64)
+    return _every_pair(search, part, which, long, most_short)
+
+
+def _pruned(search: _Search, point: int, long: Ints, most_short: Ints) -> tuple[int, int]:
+    """The best pair of one point; none is counted whose lower bound is above the best count so far."""
+    if not len(long):
+        return 0, 0
+    bound, known = relaxed(search.count), _known_sums(search, point, long, most_short)
+    letters = _letters(search.binding, point)
+    tried: list[tuple[Column, Ints, Ints]] = []
+    best: Any = None
+    for piece in reversed([*_parts(most_short)]):
+        a, b = np.repeat(long[piece], most_short[piece]), _count_up(most_short[piece])
+        rows, cols = search.tiles(a, b)
+        units = {"Br": rows, "Bc": cols}
+        sums = {node: values[units[side] - 1] for node, (side, values) in known.items()}
+        frame = Frame(letters | {side: n * search.unit for side, n in units.items()}, known=sums)
+        low = np.broadcast_to(np.asarray(frame.value(bound)), a.shape)
+        order = np.argsort(low, kind="stable")
+        many = _FIRST
+        while len(order):
+            now, order = order[:many], order[many:]
+            value = search.bytes(np.full(len(now), point), a[now], b[now])
+            tried.append((value, a[now], b[now]))
+            best = value.min() if best is None else min(best, value.min())
+            order = order[: int(np.searchsorted(low[order], best, side="right"))]
+            many *= 2
+    value, a, b = (np.concatenate(column) for column in zip(*tried, strict=True))
+    first = _first(np.zeros(len(a), dtype=np.int64), value, a, b)[0]
+    return int(a[first]), int(b[first])
+
+
+def _known_sums(search: _Search, point: int, long: Ints, most_short: Ints) -> dict[Expr, tuple[str, Column]]:
+    """The sums of the lower bound, each with the one side that it depends on, for 1, 2, 3 … units of that side."""
+    size = dict(zip(("Br", "Bc"), search.tiles(long.max(), most_short.max()), strict=True))
+    letters = _letters(search.binding, point)
+    for side, units in size.items():
+        letters |= {least(side): search.unit, most(side): int(units) * search.unit}
+    out: dict[Expr, tuple[str, Column]] = {}
+    for node in sums_of(relaxed(search.count)):
+        side = "Bc" if "Bc" in node.params else "Br"
+        units = np.arange(1, int(size[side]) + 1)
+        value = np.asarray(Frame(letters | {side: units * search.unit}).value(node))
+        out[node] = (side, np.broadcast_to(value, units.shape))
+    return out
+
+
+def _letters(binding: Mapping[str, Number], point: int) -> dict[str, Number]:
+    """The binding of one point."""
+    return {name: int(v[point]) if isinstance(v, np.ndarray) else v for name, v in binding.items()}
+
+
+def _every_pair(search: _Search, part: Ints, which: Ints, long: Ints, most_short: Ints) -> tuple[Ints, Ints]:
+    """Every pair, a bounded number at a time; the winner of each point survives."""
     kept = np.zeros((0, 3), dtype=np.int64)
     kept_bytes: Column = np.zeros(0, dtype=np.int64)
     for piece in _parts(most_short):

@@ -33,11 +33,17 @@ def evaluate(node: Expr, binding: Binding) -> Number:
 class Frame:
     """A binding with what was already computed under it; frames nest inside expanded loops."""
 
-    def __init__(self, binding: Binding, outer: Frame | None = None, rows: Column | None = None) -> None:
+    def __init__(
+        self,
+        binding: Binding,
+        outer: Frame | None = None,
+        rows: Column | None = None,
+        known: Mapping[Expr, Number] | None = None,
+    ) -> None:
         self._binding = binding  # letters, or the one index of this frame's loop
         self._outer = outer
         self._rows = rows  # for each element here, its row in the outer frame's columns
-        self._known: dict[Expr, Number] = {}
+        self._known: dict[Expr, Number] = dict(known or {})
         self._prefixes: dict[tuple[str, Expr, int, int], Column] = {}  # of the outermost frame: prefix sums
 
     def value(self, node: Expr) -> Number:
@@ -171,7 +177,9 @@ def _group_sums(values: Number, group: Column, groups: int) -> Column:
     flat = np.broadcast_to(np.asarray(values), group.shape)
     wide = flat.dtype == object or (len(flat) and _largest(flat) * len(flat) >= _SAFE)
     sums = np.zeros(groups, dtype=object if wide else np.int64)
-    np.add.at(sums, group, flat.astype(object) if wide else flat)
+    if len(flat):  # groups stand together, so that each is a run
+        starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+        sums[group[starts]] = np.add.reduceat(flat.astype(object) if wide else flat, starts)
     return sums
 
 

@@ -174,7 +174,21 @@ def sub(x: Like, y: Like) -> Expr:
         return const(known[0] - known[1])
     if a is b:
         return const(0)
-    return a if is_const(b, 0) else _node("-", (a, b))
+    if is_const(b, 0):
+        return a
+    rows = _rows_between(a, b)
+    return _node("-", (a, b)) if rows is None else rows
+
+
+def _rows_between(a: Expr, b: Expr) -> Expr | None:
+    """min((i + 1)·t, n) − min(i·t, n) as the extent of tile i, whose sum is known."""
+    if a.op != "min" or b.op != "min" or a.children[1] is not b.children[1]:
+        return None
+    (after, size), (before, _) = a.children, b.children
+    if after.op != "*" or before.op != "*" or after.children[1] is not before.children[1]:
+        return None
+    i, tile = before.children
+    return extent(i, tile, size) if after.children[0] is add(i, 1) else None
 
 
 def mul(x: Like, y: Like) -> Expr:
@@ -218,21 +232,37 @@ def maximum(x: Like, y: Like) -> Expr:
     a, b = lift(x), lift(y)
     if known := _ints(a, b):
         return const(max(known))
-    if a is b or (is_const(a, 0) and _nonnegative(b)):
+    if at_least(b, a):
         return b
-    return a if is_const(b, 0) and _nonnegative(a) else _node("max", (a, b))
+    return a if at_least(a, b) else _node("max", (a, b))
 
 
-def _nonnegative(node: Expr) -> bool:
+def at_least(a: Expr, b: Expr) -> bool:
+    """True where a >= b follows from the form: max(b, …), b + 1, min((i + 1)·t, n) against min(i·t, n) …"""
+    if a is b or (is_const(b, 0) and nonnegative(a)):
+        return True
+    if a.op == "max":
+        return any(at_least(c, b) for c in a.children)
+    if a.op == "+" and any(c is b and nonnegative(d) for c, d in (a.children, a.children[::-1])):
+        return True
+    if a.op != b.op or a.op not in ("min", "*"):
+        return False
+    (x, last), (y, other) = a.children, b.children
+    return last is other and (a.op == "min" or nonnegative(last)) and at_least(x, y)
+
+
+def nonnegative(node: Expr) -> bool:
     """True where the sign follows from the form: every letter and every index is at least 0."""
     children = node.children
     if node.op == "const":
         return cast(int, node.args[0]) >= 0
     if node.op == "max":
-        return any(_nonnegative(c) for c in children)
+        return any(nonnegative(c) for c in children)
+    if node.op == "-":
+        return at_least(*children)
     if node.op in ("param", "number", "index", "extent", "table"):
         return True
-    return node.op in ("+", "*", "//", "cdiv", "min") and all(_nonnegative(c) for c in children)
+    return node.op in ("+", "*", "//", "cdiv", "min") and all(nonnegative(c) for c in children)
 
 
 def tile_start(i: Like, tile: Like, size: Like) -> Expr:
