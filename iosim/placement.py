@@ -99,6 +99,8 @@ def place(
             warnings.append(f"tiles: {algorithm.name} has no tiles to choose; {tiles} is ignored")
     else:
         shown = bound = _shape(algorithm, program, problem, tiles, options, chip)
+        if tiles in ("paper", "paper-literal"):
+            warnings += _shared_tile_warnings(algorithm, problem, options, shown)
         if tiles == "paper-literal":
             warnings += _literal_warnings(algorithm, problem, options, chip.sram_bytes)
     held = footprint(program, chip.model, bind(problem, bound))
@@ -160,6 +162,18 @@ def _literal_warnings(
     text = (
         f"tiles: under the printed rule Br stays at d = {d} once M > 4d² = {4 * d * d} elements, so the traffic of "
         f"{algorithm.name} stops falling with M (2N² elements a head); --tiles paper swaps the roles"
+    )
+    return [text]
+
+
+def _shared_tile_warnings(
+    algorithm: Algorithm, problem: AttentionProblem, options: Mapping[str, str], shape: TileShape
+) -> list[str]:
+    if options.get("pass") != "fwd+bwd" or algorithm.outer != "q" or shape.rows >= problem.seq_q:
+        return []
+    text = (
+        f"tiles: one tile serves both passes, and the paper's rule for a backward keeps {shape.rows} rows at any M, so "
+        "the forward reads K and V once for so few queries; --pass fwd and --pass bwd apart have their own tiles"
     )
     return [text]
 

@@ -6,6 +6,7 @@ import pytest
 
 from iosim.analysis import analyze
 from iosim.errors import UsageError
+from iosim.grid import Grid
 from iosim.hardware import load_profile
 from iosim.plots.bound import gap_by_sram, traffic_by_sram
 from iosim.plots.style import SCREEN
@@ -13,6 +14,7 @@ from iosim.problem import AttentionProblem
 from iosim.scaling import BoundStudy, Laws, study_bound
 from iosim.scaling.constants import coefficient_of_n_squared, constants
 from iosim.scaling.exponents import fit_exponents
+from iosim.scaling.passes import sweep_passes
 from iosim.scaling.study import find_laws
 from iosim.scaling.traffic import bound_lines, shape_lines
 from iosim.theory.backward_bounds import backward_bounds, both_bounds
@@ -116,3 +118,42 @@ def test_what_cannot_be_studied_is_said_first(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         study_bound(PROBLEM, GPU, options=options, also=also)
+
+
+@pytest.mark.parametrize("name", ["flash1", "flash2"])
+def test_two_passes_with_one_tile_are_the_run_of_both(name: str) -> None:
+    grid = Grid(
+        algorithm=(name,),
+        seq=(300, 512),
+        head_dim=(64,),
+        tiles=("64x32",),
+        options={name: {"pass": "fwd+bwd"}},
+    )
+    for row in sweep_passes(grid).to_dict("records"):
+        problem = AttentionProblem.of(seq=int(row["seq_q"]), head_dim=64)
+        record = analyze(problem, name, tiles="64x32", options={"pass": "fwd+bwd"})
+        assert row["sm_read_bytes"] + row["sm_write_bytes"] == record.traffic.total_bytes
+        assert row["executed_flops"] == record.work.executed_flops
+        assert row["closed_form_bytes"] == record.theory.closed_form_bytes
+        assert row["LSE_write_bytes"] == 4 * problem.seq_q * (name == "flash2")
+        assert row["sram_live_bytes"] == record.sram.live_bytes
+        assert row["lower_bound_bytes"] >= record.theory.lower_bound_bytes
+        assert row["backward_tile_rows"] == row["tile_rows"] == 64
+
+
+def test_the_constant_of_both_passes_is_that_of_one_plus_that_of_the_other() -> None:
+    # with one tile for both it was no constant: 48 to 544 with the paper's, whose rows stay at d in a backward
+    forward, backward, both = (
+        {(c.algorithm, c.tiles): c for c in constants(options={n: {"pass": p} for n in ("flash1", "flash2")})}
+        for p in ("fwd", "bwd", "fwd+bwd")
+    )
+    for key, constant in both.items():
+        assert constant.value == pytest.approx(forward[key].value + backward[key].value, rel=1e-12)
+        assert constant.largest < 1.02 * constant.value
+    assert both["flash2", "paper"].value == pytest.approx(8 + 32, rel=1e-3)
+
+
+def test_a_tile_that_serves_both_passes_by_the_papers_rule_is_remarked_on() -> None:
+    for passes, said in (("fwd", False), ("bwd", False), ("fwd+bwd", True)):
+        record = analyze(PROBLEM, "flash2", tiles="paper", options={"pass": passes})
+        assert any("one tile serves both passes" in w for w in record.warnings) == said

@@ -12,7 +12,7 @@ import pandas as pd
 from iosim.algorithms.registry import find_algorithm
 from iosim.grid import Grid
 from iosim.program.evaluate import Frame
-from iosim.sweep import sweep
+from iosim.scaling.passes import sweep_passes
 
 Floats = npt.NDArray[np.float64]
 Options = Mapping[str, Mapping[str, str]]
@@ -43,7 +43,7 @@ def counted(
 ) -> pd.DataFrame:
     """Counts of one head in fp16 without a mask at every combination, tiles of granularity 1, `paper` footprint.
 
-    Points where no tile fits keep their row, with a missing count.
+    Points where no tile fits keep their row, with a missing count. Under pass=fwd+bwd each pass has its own tiles.
     """
     grid = Grid(
         algorithm=(algorithm,),
@@ -55,7 +55,7 @@ def counted(
         dtypes={"dtype": "fp16"},
         options={algorithm: dict(options or {})},
     )
-    return sweep(grid)
+    return sweep_passes(grid)
 
 
 def split(table: pd.DataFrame, algorithm: str, options: Mapping[str, str] | None = None) -> pd.DataFrame:

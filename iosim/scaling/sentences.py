@@ -10,6 +10,7 @@ from iosim.problem import AttentionProblem
 from iosim.scaling.constants import HEAD_DIMS, Constant, Crossing, coefficient_of_n_squared
 from iosim.scaling.elements import NO_OPTIONS, Options
 from iosim.scaling.exponents import Fit
+from iosim.scaling.passes import BOTH
 from iosim.units import format_bytes
 
 NAMES = {
@@ -92,7 +93,8 @@ def on_options(options: Options) -> Iterator[str]:
     """Which options the counts are of; nothing where all are the defaults."""
     text = options_text(options)
     if text:
-        yield f"Everything here is counted with {text}."
+        apart = any(own.get("pass") == BOTH for own in options.values())
+        yield f"Everything here is counted with {text}{'; each pass has its own tiles' if apart else ''}."
 
 
 def options_text(options: Options) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from iosim.algorithms.registry import find_algorithm
 from iosim.grid import Grid
 from iosim.problem import AttentionProblem
-from iosim.sweep import sweep
+from iosim.scaling.passes import sweep_passes
 from iosim.theory.backward_bounds import backward_bounds, both_bounds
 from iosim.theory.bounds import Bound, bounds, ideal_reads_sram_bytes
 from iosim.theory.shapes import SHAPES
@@ -121,13 +121,13 @@ def _curve(
         for step, some in by_step.items()
     }
     table = pd.concat(
-        [sweep(grid).assign(granularity=step) for step, grid in grids.items()], ignore_index=True
+        [sweep_passes(grid).assign(granularity=step) for step, grid in grids.items()], ignore_index=True
     )
     table = table[table["sm_read_bytes"].notna()]
     if curve.largest_sram is not None:
         limit = curve.largest_sram * p.dtype_k.itemsize
         table = table[table["sram_bytes"] <= limit * table["head_dim"] ** 2]
-    out = table[list(_KEPT)].copy()
+    out = table[[*_KEPT, *(c for c in table.columns if c.startswith("backward_"))]].copy()
     out["algorithm"] = find_algorithm(curve.algorithm).name
     for name in ("sm_read_bytes", "sm_write_bytes", "compulsory_bytes", "lower_bound_bytes"):
         out[name] = table[name].astype(float) if table[name].dtype == object else table[name]
