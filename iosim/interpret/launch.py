@@ -1,11 +1,16 @@
-"""How many thread blocks a program launches, and the share of the SMs that they keep busy."""
+"""How many thread blocks a program launches, how often each goes round, and the share of SMs they keep busy."""
 
 from __future__ import annotations
 
-from iosim.interpret.trace import grids
+import numpy as np
+from numpy.typing import NDArray
+
+from iosim.interpret.trace import block_table, grids
 from iosim.program.evaluate import Binding, Frame, Number
 from iosim.program.expr import Expr, const, sum_over
-from iosim.program.ir import Kernel, Program
+from iosim.program.ir import Kernel, Loop, Program
+
+MOST_BLOCKS = 4_000_000
 
 
 def thread_blocks(program: Program, binding: Binding) -> dict[str, Number]:
@@ -18,6 +23,23 @@ def _blocks(kernel: Kernel) -> Expr:
     total = const(1)
     for loop in reversed(grids(kernel)):
         total = sum_over(loop.index, loop.start, loop.stop, total)
+    return total
+
+
+def loop_trips(kernel: Kernel, binding: Binding) -> NDArray[np.int64]:
+    """How often each thread block goes round its outermost sequential loops, in grid order; no access is followed.
+
+    Errors: `ProgramError` for too many blocks.
+    """
+    table = block_table(kernel, binding, MOST_BLOCKS)
+    body = kernel.body
+    for grid in grids(kernel):
+        body = grid.body
+    total = np.zeros(len(next(iter(table.values()))), dtype=np.int64)
+    frame = Frame({**binding, **table})
+    for loop in body:
+        if isinstance(loop, Loop):
+            total += np.maximum(0, np.asarray(frame.value(loop.stop)) - np.asarray(frame.value(loop.start)))
     return total
 
 

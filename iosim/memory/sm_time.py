@@ -51,14 +51,34 @@ def busiest_sm_cycles(costs: Any, sms: int, residents: int = 1, *, alone: float 
         return 0.0
     if residents == 1 or work.size <= sms:  # one block an SM at a time
         return _one_a_time(work, sms) / (alone if residents > 1 else 1.0)
+    if work.size >= MANY_BLOCKS:
+        return _shared_compiled(work, sms, residents, alone)
     return _shared(work.tolist(), sms, residents, alone)
 
 
+MANY_BLOCKS = 1 << 13
+"""From here on the compiled loops are worth loading."""
+
+
 def _one_a_time(work: Any, sms: int) -> float:
+    if work.size >= MANY_BLOCKS:
+        from iosim.memory import sm_time_kernels  # numba is loaded for long lists only
+
+        ends = np.zeros(min(sms, work.size))
+        sm_time_kernels.one_a_time(work, ends)
+        return float(ends.max())
     busy = [0.0] * min(sms, work.size)
     for cost in work.tolist():
         heapq.heapreplace(busy, busy[0] + cost)
     return max(busy)
+
+
+def _shared_compiled(work: Any, sms: int, residents: int, alone: float) -> float:
+    from iosim.memory import sm_time_kernels
+
+    left, ends = np.zeros((sms, residents)), np.zeros(sms)
+    held, taken = np.zeros(sms, dtype=np.int64), np.zeros(sms, dtype=np.int64)
+    return float(sm_time_kernels.shared(work, left, held, ends, taken, alone))
 
 
 def _shared(work: list[float], sms: int, residents: int, alone: float) -> float:

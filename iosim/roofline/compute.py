@@ -56,13 +56,14 @@ class Compute:
         w, m, c = self.work, self.machine, self.constants
         tensor = w.tile_flops / (c.share * m.tensor_flops_per_clk_sm)
         shared = w.operand_bytes / m.shared_bytes_per_clk_sm / self._warps(residents)
+        shared += max(0.0, w.descriptor_bytes / m.shared_bytes_per_clk_sm - tensor)
         tensor, shared = self._kept("tensor", tensor), self._kept("shared memory", shared)
         special = w.tile_scores / m.special_ops_per_clk_sm
         if "in turn" in self.without:
             special = max(0.0, special - tensor - shared)
         else:
             special *= 1 - c.hidden_exp
-        vector = self._kept("vector", c.score_ops * w.tile_scores / ISSUE_LANES)
+        vector = self._kept("vector", (c.score_ops * w.tile_scores + w.row_ops) / ISSUE_LANES)
         return TileCycles(
             tensor=tensor, shared=shared, special=self._kept("special functions", special), vector=vector
         )
@@ -121,9 +122,11 @@ class Compute:
             Term(
                 name="vector",
                 seconds=tiles * cycles.vector / clock,
-                formula="tiles an SM x instructions a score x scores a tile / issue rate / clock",
+                formula="tiles an SM x (instructions a score x scores a tile + those of its rows) / issue rate / clock",
                 inputs=inputs(
-                    ("instructions a score", c.score_ops, ""), ("issue", ISSUE_LANES, "instructions/clk/SM")
+                    ("instructions a score", c.score_ops, ""),
+                    ("of the rows of a tile", w.row_ops, ""),
+                    ("issue", ISSUE_LANES, "instructions/clk/SM"),
                 ),
             ),
             Term(

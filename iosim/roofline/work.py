@@ -25,7 +25,10 @@ class FusedWork:
     instructions see it. `tile_scores`: of a tile. `masked_tiles`: tiles of a block that a mask or the end of the keys
     crosses. `operand_bytes`: shared memory read by the warps of a block for a tile; 0 where the tensor cores read it
     themselves. `edge_bytes`: Q tile in, O tile out. `residents`: blocks an SM has room for. HBM bytes are simulated.
-    `side_bytes`: streamed by small kernels before and after it, `launches` with them.
+    `side_bytes`: streamed by small kernels before and after it, `launches` with them. `row_ops`: vector instructions of
+    a tile for its rows, beyond those that the share of a kernel's class holds already (below zero: fewer); known only
+    where tiles are compared (iosim/tune). `descriptor_bytes`: shared memory read by the tensor cores themselves for a
+    tile, which takes time only beyond the matmuls'.
     """
 
     steps: NDArray[np.int64]
@@ -41,6 +44,8 @@ class FusedWork:
     backward: bool = False
     side_bytes: float = 0.0
     launches: int = 1
+    row_ops: float = 0.0
+    descriptor_bytes: int = 0
 
     @property
     def tiles(self) -> int:

@@ -1,0 +1,317 @@
+"""Bytes and time of a design: bytes counted with the tile program, time by the terms of `iosim.roofline`.
+
+Beside those terms a comparison of tiles needs what one kernel's own tile hides, since there it is part of its share:
+
+* the rows of a tile cost instructions whatever its width: O is rescaled (one a value), maxima and sums go round the
+  four lanes of a row (`ROW_OPS`). A class's share holds this at the width it was fitted at (`FITTED_KERNELS`), so only
+  the difference to that width is added; backward likewise the operands that warps read, beyond those of that tile;
+* a wgmma reads its operands from shared memory itself, which is hidden until it takes longer than the matmul;
+* the L2 feeds the SMs at a bandwidth of its own, and an SM that works draws no more than its share of it;
+* a tile is not there before the memory has answered: with s stages a block asks for a tile s − 1 tiles ahead, so that
+  in a latency no more than s − 1 tiles of each resident block are computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iosim.algorithms.registry import find_algorithm
+from iosim.hardware import HardwareProfile
+from iosim.interpret.binding import bind
+from iosim.interpret.count import count
+from iosim.interpret.launch import loop_trips, thread_blocks
+from iosim.kernels import CLASSES, load_kernel
+from iosim.memory.schedule import launch_order
+from iosim.onchip import on_chip
+from iosim.problem import AttentionProblem, TileShape
+from iosim.program.ir import Program
+from iosim.roofline import FusedWork, Machine, Prediction, predict_both
+from iosim.roofline.backward import backward_work
+from iosim.roofline.lower_bound import compulsory_bytes
+from iosim.roofline.work import masked_tiles
+from iosim.tune.design import Design, Fit, padded
+
+Ints = NDArray[np.int64]
+ROW_OPS = 40
+"""Lane instructions a row and tile besides the rescaling: four lanes hold a row, two shuffles and two maxima, two
+exponentials' worth of arguments, sums and products on each (counted on the algorithm's lines 9 and 10)."""
+FITTED_KERNELS = MappingProxyType(
+    {"mma-sync": "torch-flash2", "wgmma": "cudnn-sdpa", "wgmma-ping-pong": "cudnn-sdpa"}
+)
+"""The kernel at whose tiles each class's share was fitted (docs/time.md)."""
+L2_BYTES_PER_CLK_SM = 36.0
+"""Reads of one SM from the L2: 9.4 TB/s of 132 SMs at 1.98 GHz (H200); 35 on A100 and H100 PCIe (their profiles). Taken
+for GPUs that nobody measured."""
+L2_LATENCY_CLK, HBM_LATENCY_CLK = 281.0, 690.0
+"""Clocks until a read is answered, of a GH200 (its profile). Taken for GPUs that nobody measured."""
+ROWS = 16
+"""Row tiles that hold all rows are alike: the steps of one stand for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """One run, each of many runs, and two floors in seconds (start included): the L2's bandwidth, and the latency."""
+
+    once: Prediction
+    repeated: Prediction
+    l2_s: float
+    latency_s: float
+
+    @property
+    def seconds(self) -> float:
+        """One run: the prediction, or a floor where that takes longer."""
+        return max(self.once.seconds, self.l2_s, self.latency_s)
+
+    @property
+    def low_s(self) -> float:
+        """Lower end of the range."""
+        return self.once.low_s * self.seconds / self.once.seconds
+
+    @property
+    def high_s(self) -> float:
+        """Upper end of the range."""
+        return self.once.high_s * self.seconds / self.once.seconds
+
+    @property
+    def repeated_s(self) -> float:
+        """Each of many runs."""
+        return max(self.repeated.seconds, self.l2_s, self.latency_s)
+
+    @property
+    def limit(self) -> str:
+        """The largest term."""
+        if self.seconds == self.once.seconds:
+            return self.once.limit
+        return "L2" if self.l2_s >= self.latency_s else "latency"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What every design is asked to compute: a problem, a class of kernels, a GPU, forward or backward.
+
+    `packed`: a group's query heads are rows of one tile (few rows), by the program of `decode`; it can split its keys.
+    """
+
+    problem: AttentionProblem
+    kernel_class: str
+    gpu: HardwareProfile
+    passes: str
+    packed: bool
+
+    @property
+    def backward(self) -> bool:
+        """The backward pass."""
+        return self.passes == "bwd"
+
+    @property
+    def seen(self) -> AttentionProblem:
+        """The problem as the tiles see it: a single query's heads are rows."""
+        return self.problem.packed_heads() if self.packed else self.problem
+
+    def program(self, splits: int) -> Program:
+        """The tile program that is counted. `UsageError` for a mask it has not."""
+        if not self.packed:
+            return _program("flash2", self.problem.mask.kind, (("pass", self.passes),))
+        text = "1" if splits == 1 else "2"
+        return _program("decode", self.problem.mask.kind, (("pack-gqa", "on"), ("splits", text)))
+
+    def binding(self, design: Design) -> dict[str, int]:
+        """The letters of that program."""
+        extra = {"splits": design.splits} if design.splits > 1 else {}
+        return bind(self.problem, design.tile) | extra
+
+
+@lru_cache(maxsize=64)
+def _program(name: str, mask: str, options: tuple[tuple[str, str], ...]) -> Program:
+    found = find_algorithm(name)
+    return found.program(mask, found.resolve(dict(options)))
+
+
+def sm_bytes(load: Workload, designs: Sequence[Design]) -> list[int]:
+    """Bytes between slow memory and the SMs of each design, exact; designs with as many splits are counted at once."""
+    out = [0] * len(designs)
+    for many in (False, True):
+        chosen = [i for i, d in enumerate(designs) if (d.splits > 1) is many]
+        if not chosen:
+            continue
+        binding: dict[str, Any] = dict(bind(load.problem, designs[chosen[0]].tile))
+        binding["Br"] = np.array([designs[i].tile.rows for i in chosen])
+        binding["Bc"] = np.array([designs[i].tile.cols for i in chosen])
+        if many:
+            binding["splits"] = np.array([designs[i].splits for i in chosen])
+        total = np.asarray(count(load.program(2 if many else 1), binding).total_bytes)
+        for i, value in zip(chosen, np.broadcast_to(total, (len(chosen),)).tolist(), strict=True):
+            out[i] = int(value)
+    return out
+
+
+def partial_bytes(load: Workload, splits: int) -> int:
+    """Bytes of partial results, written and read again, whatever the tile; 0 without splits."""
+    if splits == 1:
+        return 0
+    binding = bind(load.problem, TileShape(rows=ROWS, cols=ROWS)) | {"splits": splits}
+    return _partial_bytes(load.program(2), tuple(sorted(binding.items())))
+
+
+@lru_cache(maxsize=64)
+def _partial_bytes(program: Program, binding: tuple[tuple[str, int], ...]) -> int:
+    tally = count(program, dict(binding))
+    parts = ("O_parts", "LSE_parts")
+    return int(sum(tally.read_bytes.get(n, 0) + tally.write_bytes.get(n, 0) for n in parts))
+
+
+def blocks_of(load: Workload, design: Design) -> int:
+    """Thread blocks of the main kernel."""
+    found = thread_blocks(load.program(design.splits), load.binding(design))
+    return int(next(iter(found.values())))
+
+
+def steps_of(load: Workload, design: Design) -> Ints:
+    """K/V tiles of every block in launch order: those of one head, for all heads."""
+    one = replace(load.problem, batch=1, heads=load.problem.group_size if load.packed else 1, kv_heads=1)
+    alone = replace(load, problem=one)
+    binding = alone.binding(design)
+    binding["Br"] = (
+        min(binding["Br"], -(-(one.seq_q * one.group_size) // ROWS) * ROWS) if load.packed else binding["Br"]
+    )
+    found = _head_steps(alone.program(design.splits), tuple(sorted(binding.items())))
+    heads = load.problem.batch * (load.problem.kv_heads if load.packed else load.problem.heads)
+    steps = np.tile(np.asarray(found), heads)
+    return np.asarray(steps[launch_order(steps, design.order)])
+
+
+@lru_cache(maxsize=1024)
+def _head_steps(program: Program, binding: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+    return tuple(loop_trips(program.kernels[0], dict(binding)).tolist())
+
+
+def hbm_estimate(load: Workload, design: Design, blocks_per_sm: int) -> tuple[int, int, bool]:
+    """(read, written, compulsory): K and V once if those of the heads in flight fit half of the L2, else once a wave.
+
+    docs/hierarchy.md: each of two partitions holds a copy of what all SMs read. An estimate; `simulate` gives more.
+    """
+    p = load.problem
+    read, written = compulsory_bytes(p, load.passes)
+    gpu = load.gpu
+    if load.backward or load.packed or not gpu.has("memory.l2.capacity"):
+        return read, written, True
+    tiles = -(-p.seq_q // design.tile.rows)
+    slots = gpu.sm_count * blocks_per_sm
+    in_flight = min(p.batch * p.heads, -(-slots // tiles) + (1 if slots % tiles else 0))
+    kv_head = p.visible_keys * (p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize)
+    kv_heads = -(-in_flight // p.group_size)
+    if kv_heads * kv_head <= gpu.l2_capacity_bytes // gpu.l2_partitions:
+        return read, written, True
+    waves = -(-tiles * p.batch * p.heads // slots)
+    again = max(0, waves * min(kv_heads, -(-slots // tiles)) - p.batch * p.kv_heads)
+    return read + again * kv_head, written, False
+
+
+def times(
+    load: Workload, machine: Machine, design: Design, held: Fit, moved: int, hbm: tuple[int, int]
+) -> Times:
+    """One launch of a design that fits. `moved`: its bytes at the SMs; `hbm`: read and written.
+
+    Errors: `ProfileError` for a GPU on which nobody knows the class, `UsageError` for a backward beyond the model.
+    """
+    work = _work(load, design, held, hbm)
+    busy = min(1.0, work.blocks / machine.sms)
+    rate = l2_bytes_per_s(load.gpu) * busy
+    slower = replace(machine, hbm_read_bytes_per_s=min(machine.hbm_read_bytes_per_s, rate))
+    once, repeated = predict_both(work, slower, CLASSES[load.kernel_class])
+    start = work.launches * machine.start_s
+    return Times(
+        once=once,
+        repeated=repeated,
+        l2_s=moved / rate + start,
+        latency_s=_latency_clk(load, design, work) / machine.clock_hz + start,
+    )
+
+
+def _latency_clk(load: Workload, design: Design, work: FusedWork) -> float:
+    """Clocks that the blocks of one place wait for their tiles, if computing them took no time.
+
+    One stage: K and V arrive in turn, each asked for half a tile ahead. Few rows stream from HBM, others from the L2.
+    """
+    level, taken = ("hbm", HBM_LATENCY_CLK) if load.packed else ("l2", L2_LATENCY_CLK)
+    key = f"measured.{level}_latency"
+    latency = float(load.gpu.number(key)) if load.gpu.has(key) else taken
+    ahead = max(0.5, design.stages - 1)
+    places = load.gpu.sm_count * work.residents
+    steps = max(work.tiles / places, int(work.steps.max(initial=0)))
+    return latency / ahead * steps
+
+
+def l2_bytes_per_s(gpu: HardwareProfile) -> float:
+    """Read bandwidth of the L2 with all SMs at work: measured, or as one SM draws on an H200."""
+    if gpu.has("measured.l2_read_bandwidth"):
+        return float(gpu.number("measured.l2_read_bandwidth"))
+    return L2_BYTES_PER_CLK_SM * gpu.sm_count * gpu.clock_hz
+
+
+def _work(load: Workload, design: Design, held: Fit, hbm: tuple[int, int]) -> FusedWork:
+    read, written = hbm
+    seen = padded(load.seen)
+    if load.backward:
+        work = backward_work(seen, design.tile, warps=design.warps)
+        steps = work.steps[launch_order(work.steps, design.order)]
+        fitted = fitted_tile(load)
+        held_already = backward_operands(seen, fitted, 8) * design.tile.rows * design.tile.cols
+        held_already //= fitted.rows * fitted.cols
+        more = max(0, backward_operands(seen, design.tile, design.warps) - held_already)
+        return replace(work, steps=steps, residents=held.blocks_per_sm, operand_bytes=more)
+    constants = CLASSES[load.kernel_class]
+    tile, p = design.tile, load.problem
+    scheme = "split-q" if constants.operands_by_warp else "wgmma"
+    operands = on_chip(seen, tile, scheme, warps=design.warps).step.operand_read_bytes
+    return FusedWork(
+        steps=steps_of(load, design),
+        tile_flops=2 * tile.rows * tile.cols * (seen.head_dim + seen.value_dim),
+        tile_scores=tile.rows * tile.cols,
+        masked_tiles=masked_tiles(load.seen, tile),
+        operand_bytes=operands if constants.operands_by_warp else 0,
+        edge_bytes=tile.rows * (p.head_dim * p.dtype_q.itemsize + p.value_dim * p.dtype_o.itemsize),
+        warps=design.warps,
+        residents=held.blocks_per_sm,
+        hbm_read_bytes=read,
+        hbm_write_bytes=written,
+        side_bytes=partial_bytes(load, design.splits),
+        launches=1 if design.splits == 1 else 2,
+        row_ops=tile.rows * (seen.value_dim + ROW_OPS) * (1 - tile.cols / fitted_tile(load).cols),
+        descriptor_bytes=0 if constants.operands_by_warp else operands,
+    )
+
+
+def fitted_tile(load: Workload) -> TileShape:
+    """The tile at which the class's share was fitted, at this head dimension or the next that its kernel knows."""
+    facts = load_kernel(FITTED_KERNELS[load.kernel_class])
+    known = facts.backward_tiles if load.backward else facts.tiles
+    d = min(load.problem.head_dim, max(t.head_dim_max for t in known))
+    tile = facts.backward_tile(d) if load.backward else facts.tile(d)
+    assert tile is not None
+    return tile
+
+
+def backward_operands(problem: AttentionProblem, tile: TileShape, warps: int) -> int:
+    """Shared memory that the warps read for the five matmuls of a tile, each by its best division of the warps.
+
+    A grid of m x n warps reads the rows' operand n times and the columns' m times.
+    """
+    p, Br, Bc = problem, tile.rows, tile.cols
+    matmuls = (
+        (Br, Bc, p.head_dim),  # S = Q K^T
+        (Br, Bc, p.value_dim),  # dP = dO V^T
+        (Bc, p.value_dim, Br),  # dV = P^T dO
+        (Bc, p.head_dim, Br),  # dK = dS^T Q
+        (Br, p.head_dim, Bc),  # dQ = dS K
+    )
+    grids = [(m, warps // m) for m in (1, 2, 4, 8) if warps % m == 0]
+    elements = sum(min(n * rows * k + m * cols * k for m, n in grids) for rows, cols, k in matmuls)
+    return elements * p.dtype_k.itemsize
