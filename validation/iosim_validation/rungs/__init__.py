@@ -5,7 +5,17 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from iosim_validation.rung import Rung
+from iosim_validation.rungs.decode import Decode
+from iosim_validation.rungs.flash1 import Flash1
+from iosim_validation.rungs.standard import Standard, StandardNaive, StandardOnline, StandardSafe
 
-_ALL: tuple[Rung, ...] = ()
+_ALL: tuple[Rung, ...] = (
+    Standard(),
+    StandardNaive(),
+    StandardSafe(),
+    StandardOnline(),
+    Flash1(),
+    Decode(),
+)
 
 RUNGS = MappingProxyType({rung.name: rung for rung in _ALL})
