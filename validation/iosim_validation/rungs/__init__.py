@@ -7,6 +7,7 @@ from types import MappingProxyType
 from iosim_validation.rung import Rung
 from iosim_validation.rungs.decode import Decode
 from iosim_validation.rungs.flash1 import Flash1
+from iosim_validation.rungs.flash2_wgmma import Flash2Wgmma
 from iosim_validation.rungs.standard import Standard, StandardNaive, StandardOnline, StandardSafe
 
 _ALL: tuple[Rung, ...] = (
@@ -16,6 +17,7 @@ _ALL: tuple[Rung, ...] = (
     StandardOnline(),
     Flash1(),
     Decode(),
+    Flash2Wgmma(),
 )
 
 RUNGS = MappingProxyType({rung.name: rung for rung in _ALL})
