@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LONG_SEQS = {"128k": 128 * 1024, "1m": 1024 * 1024}
 """The context lengths that people ask about."""
+PLOT_SEQS = tuple(2**k for k in range(9, 23))
+"""Lengths of a figure: 512 to 4 Mi."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -187,6 +187,13 @@ def format_rate(per_s: Number, unit: str = "B/s", *, digits: int = 4) -> str:
     return _format(per_s, [(f, p + unit) for p, f in _DECIMAL.items() if p not in ("", "K")], unit, digits)
 
 
+def format_seconds(seconds: Number, *, digits: int = 4) -> str:
+    """A time for people: "1.693 ms", "25.4 µs"."""
+    steps = [(1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")]
+    factor, name = max((s for s in steps if abs(seconds) >= s[0]), default=(1.0, "s"))
+    return f"{_trimmed(seconds / factor, digits)} {name}"
+
+
 def _format(value: Number, steps: list[tuple[int, str]], base: str, digits: int) -> str:
     if not math.isfinite(value):
         return f"{value} {base}"

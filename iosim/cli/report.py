@@ -89,7 +89,7 @@ def report(
     from iosim.plots.files import check_formats
     from iosim.plots.style import find_style
     from iosim.report import build_report, report_files, workload_text, write_folder
-    from iosim.report.content import ALGORITHMS
+    from iosim.report.gpu import ALGORITHMS
     from iosim.scaling.study import FITTED, checked_options
     from iosim.units import counted, parse_sram
 

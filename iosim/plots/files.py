@@ -52,13 +52,17 @@ def check_formats(formats: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(formats))
 
 
-def rendered(plot: Plot, kind: str) -> bytes:
-    """The figure in one format, without dates: equal figures give equal bytes."""
+_ABOUT = {"png": "Description", "svg": "Description", "pdf": "Subject"}
+
+
+def rendered(plot: Plot, kind: str, about: str = "") -> bytes:
+    """The figure in one format, without dates: equal figures give equal bytes. `about` goes into its metadata."""
+    metadata = {**_NO_DATES[kind], **({_ABOUT[kind]: about} if about else {})}
     out = io.BytesIO()
     with styled(plot.style):
         FigureCanvasAgg(plot.figure)
         mpl.rcParams["svg.hashsalt"] = f"iosim {plot.name}"
-        plot.figure.savefig(out, format=kind, metadata=_NO_DATES[kind], dpi=plot.style.dpi)
+        plot.figure.savefig(out, format=kind, metadata=metadata, dpi=plot.style.dpi)
     return out.getvalue()
 
 

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
 from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from iosim.plots.files import FORMATS, Plot, cell_text, csv_text, latex_table, rendered
-from iosim.report.content import NOT_MODELLED, PROFILE_KEYS, GpuPart, Report, traffic_table
-from iosim.scaling.constants import FAR_TEXT
+from iosim.plots.files import FORMATS, cell_text, csv_text, latex_table, rendered
+from iosim.report.blocks import Block, Figure, Heading, Items, Table, Text
+from iosim.report.content import Report
 from iosim.scaling.study import records
-from iosim.units import format_bytes
-
-Tables = dict[str, tuple[pd.DataFrame, str]]
 
 LATEX_ROWS = 40  # longer tables are data, not something to paste into a paper
-
-EXPONENT_COLUMNS = [
-    "algorithm",
-    "series",
-    "exponent_n",
-    "exponent_d",
-    "exponent_m",
-    "r_squared",
-    "points",
-    "where",
-]
 
 
 def report_files(
@@ -40,75 +27,47 @@ def report_files(
     tell = progress or (lambda _: None)
     files: dict[str, bytes] = {}
     svgs: dict[str, str] = {}
-    for part in report.parts:
-        tell(f"rendering figures of {part.profile.name}")
-        for plot in part.plots:
-            stem = figure_stem(part, plot)
-            svg = rendered(plot, "svg")
-            svgs[stem] = inline_svg(svg.decode(), plot.caption)
-            for kind in formats:
-                files[f"figures/{stem}.{kind}"] = svg if kind == "svg" else rendered(plot, kind)
-            files[f"figures/{stem}.csv"] = csv_text(plot.data).encode()
-    tables = report_tables(report)
-    for name, (table, caption) in tables.items():
-        files[f"tables/{name}.csv"] = csv_text(table).encode()
-        if len(table) <= LATEX_ROWS:
-            files[f"tables/{name}.tex"] = latex_table(table, caption).encode()
+    for drawn in figures_of(report):
+        tell(f"rendering {drawn.stem}")
+        svg = rendered(drawn.plot, "svg", report.made_by)
+        svgs[drawn.stem] = inline_svg(svg.decode(), drawn.plot.caption, drawn.stem)
+        for kind in formats:
+            content = svg if kind == "svg" else rendered(drawn.plot, kind, report.made_by)
+            files[f"figures/{drawn.stem}.{kind}"] = content
+        files[f"figures/{drawn.stem}.csv"] = csv_text(drawn.plot.data).encode()
+    for table in tables_of(report):
+        files[f"tables/{table.name}.csv"] = csv_text(table.frame).encode()
+        if len(table.frame) <= LATEX_ROWS and not table.prose:
+            files[f"tables/{table.name}.tex"] = latex_table(table.frame, table.caption).encode()
     tell("rendering pages")
-    view = _view(report, svgs, tables, formats)
-    files["report.html"] = _environment(html=True).get_template("report.html.j2").render(view).encode()
-    files["report.md"] = _environment(html=False).get_template("report.md.j2").render(view).encode()
+    view = _view(report, svgs, formats)
+    for name, html in (("report.html", True), ("report.md", False)):
+        files[name] = _environment(html=html).get_template(f"{name}.j2").render(view).encode()
     text = json.dumps(report.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
     files["report.json"] = (text + "\n").encode()
     return files
 
 
-def figure_stem(part: GpuPart, plot: Plot) -> str:
-    """The file name of a figure without its ending."""
-    return f"{part.profile.name}_{plot.name}"
+def figures_of(report: Report) -> Iterator[Figure]:
+    """Every figure in the order of the page."""
+    for section in report.sections:
+        yield from (block for block in section.blocks if isinstance(block, Figure))
 
 
-def report_tables(report: Report) -> Tables:
-    """Every table with its caption."""
-    out: Tables = {}
-    if report.parts:
-        laws = report.parts[0].study.tables()
-        out["exponents"] = (
-            laws["exponents"][EXPONENT_COLUMNS].round(4),  # an exponent of 1e-16 is 0
-            "Fitted exponents of N, d and M, on counted elements",
-        )
-        out["constants"] = (
-            laws["constants"],
-            (
-                f"Matrix elements in units of N²d²/M: value counted at one far point ({FAR_TEXT}); smallest "
-                "and largest over the grid of the exponents, whose smaller tiles cost up to 2 % more"
-            ),
-        )
-        out["crossings"] = (
-            laws["crossings"],
-            (
-                "Smallest M, in elements, at which tiling moves no more than standard attention: counted in matrix "
-                "elements, and in fp16 bytes with the row statistics m and l in fp32"
-            ),
-        )
-    for part in report.parts:
-        gpu = part.profile.name
-        out[f"{gpu}_traffic"] = (traffic_table(part.records), f"Bytes by algorithm and tensor on {gpu}")
-        if len(part.levels):
-            out[f"{gpu}_levels"] = (part.levels, f"Bytes at every level on {gpu}")
-        out[f"{gpu}_tiles"] = (part.tiles, f"Tiles on {gpu}")
-        out[f"{gpu}_gaps"] = (part.study.gaps, f"Gap to the bounds on {gpu}")
-    return out
+def tables_of(report: Report) -> Iterator[Table]:
+    """Every table in the order of the page, those that only stand in files as well."""
+    for section in report.sections:
+        yield from (block for block in section.blocks if isinstance(block, Table))
 
 
-def inline_svg(text: str, caption: str) -> str:
-    """An SVG as part of a page: without its prolog and fixed size, with a name for those who cannot see it."""
+def inline_svg(text: str, caption: str, stem: str) -> str:
+    """An SVG as part of a page: without prolog and fixed size, ids of its own, and a name for those who cannot see."""
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
     body = re.sub(r'^(<svg[^>]*?) width="[^"]*"', r"\1", body, count=1, flags=re.DOTALL)
     body = re.sub(r'^(<svg[^>]*?) height="[^"]*"', r"\1", body, count=1, flags=re.DOTALL)
-    name = caption.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return body.replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)
+    body = re.sub(r'( id="|href="#|url\(#)', rf"\1{stem}-", body)
+    return body.replace("<svg ", f'<svg role="img" aria-label="{escape(caption)}" ', 1)
 
 
 def _environment(*, html: bool) -> Environment:
@@ -119,76 +78,85 @@ def _environment(*, html: bool) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["bytes"] = lambda n: format_bytes(n, decimal=True)
+    environment.filters["code"] = _code
     return environment
 
 
-def _view(report: Report, svgs: dict[str, str], tables: Tables, formats: Sequence[str]) -> dict[str, Any]:
+def _code(text: str) -> Markup:
+    """Escaped, with what stands between backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False)))
+
+
+def _view(report: Report, svgs: dict[str, str], formats: Sequence[str]) -> dict[str, Any]:
     return {
         "workload": report.workload,
         "hardware": [part.profile.name for part in report.parts],
+        "made_by": report.made_by,
         "answers": report.answers,
-        "laws": [_cells(*tables[name]) for name in ("exponents", "constants", "crossings") if name in tables],
-        "law_sentences": _shared_sentences(report),
-        "gpus": [_gpu_view(part, svgs, tables) for part in report.parts],
-        "not_modelled": NOT_MODELLED,
-        "tables": list(tables),
+        "sections": [
+            {
+                "key": section.key,
+                "title": section.title,
+                "nav": section.nav,
+                "blocks": [v for block in section.blocks if (v := _block_view(block, svgs)) is not None],
+            }
+            for section in report.sections
+        ],
+        "tables": [table.name for table in tables_of(report)],
         "formats": [*formats, "csv"],
         "image": next((kind for kind in ("png", "svg") if kind in formats), None),
     }
 
 
-def _own_sentences(part: GpuPart) -> list[str]:
-    """Those that hold for this GPU's M."""
-    return [
-        s
-        for s in part.study.sentences
-        if part.profile.name in s
-        or "strongest valid bound" in s
-        or "times its bound" in s
-        or "under a valid" in s
-    ]
+def _block_view(block: Block, svgs: dict[str, str]) -> dict[str, Any] | None:
+    """A block as the templates take it; None for what stands in files only."""
+    match block:
+        case Heading():
+            return {"kind": "heading", "text": block.text, "code": block.code}
+        case Text():
+            return {"kind": "text", "text": block.text, "note": block.note}
+        case Items():
+            return {"kind": "items", "lines": block.lines, "note": block.note}
+        case Figure():
+            plot = block.plot
+            svg = Markup(svgs[block.stem])
+            return {"kind": "figure", "stem": block.stem, "caption": plot.caption, "svg": svg}
+        case Table():
+            return _table_view(block) if block.shown else None
 
 
-def _shared_sentences(report: Report) -> list[str]:
-    """Those that hold on every GPU, once."""
-    own = {s for part in report.parts for s in _own_sentences(part)}
-    first = report.parts[0].study.sentences if report.parts else ()
-    return [s for s in first if s not in own]
-
-
-def _gpu_view(part: GpuPart, svgs: dict[str, str], tables: Tables) -> dict[str, Any]:
-    name = part.profile.name
-    figures = [
-        {"stem": stem, "caption": plot.caption, "svg": Markup(svgs[stem])}
-        for plot in part.plots
-        for stem in (figure_stem(part, plot),)
-    ]
-    quantities = [part.profile.quantities[key] for key in PROFILE_KEYS if key in part.profile.quantities]
-    return {
-        "name": name,
-        "title": part.profile.title,
-        "sram": format_bytes(part.sram_bytes),
-        "facts": [[q.key, str(q), q.kind, q.source] for q in quantities],
-        "traffic": _cells(*tables[f"{name}_traffic"]),
-        "tiles": _cells(*tables[f"{name}_tiles"]),
-        "levels": _cells(*tables[f"{name}_levels"]) if f"{name}_levels" in tables else None,
-        "level_remark": part.level_remark,
-        "warnings": list(dict.fromkeys(w for record in part.records for w in record.warnings)),
-        "sentences": _own_sentences(part),
-        "waterfall": next((f for f in figures if f["stem"].endswith("_waterfall")), None),
-        "figures": [f for f in figures if not f["stem"].endswith("_waterfall")],
-    }
-
-
-def _cells(table: pd.DataFrame, caption: str) -> dict[str, Any]:
+def _table_view(table: Table) -> dict[str, Any]:
     """A table as text, with the numbers to sort by beside it."""
-    rows = [
-        [{"text": cell_text(value), "sort": value if isinstance(value, int | float) else ""} for value in row]
-        for row in (list(record.values()) for record in records(table))
-    ]
+    frame = table.frame if table.most is None else table.frame.head(table.most)
+    columns = [str(c) for c in frame.columns]
     numeric = [
         bool(pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind))
-        for kind in table.dtypes
+        for kind in frame.dtypes
     ]
-    return {"caption": caption, "columns": [str(c) for c in table.columns], "rows": rows, "numeric": numeric}
+    styles = [
+        "n" if number else "prose" if name in table.prose else ""
+        for name, number in zip(columns, numeric, strict=True)
+    ]
+    rows = [
+        [
+            {
+                "text": cell_text(value),
+                "sort": value if isinstance(value, int | float) else "",
+                "code": name in table.code,
+                "badge": str(value).replace(" ", "-") if name == table.badge else "",
+            }
+            for name, value in row.items()
+        ]
+        for row in records(frame)
+    ]
+    left = len(table.frame) - len(frame)
+    return {
+        "kind": "table",
+        "name": table.name,
+        "caption": table.caption,
+        "columns": columns,
+        "rows": rows,
+        "numeric": numeric,
+        "styles": styles,
+        "left_out": left,
+    }
