@@ -42,10 +42,16 @@ COMMANDS = {
     ),
     "splits": Entry("splits", "splits", "How many thread blocks should share the keys of a decode step."),
     "audit": Entry("audit", "audit", "Measured kernels against the model, row by row, worst first."),
+    "validate": Entry(
+        "validate", "validate", "Check and time our kernels on this GPU, beside torch's; needs a GPU."
+    ),
     "explain": Entry(
         "explain", "explain", "Where a kernel's time goes, term by term; its lower bound apart."
     ),
     "roofline": Entry("roofline", "roofline", "The hierarchical roofline of a GPU, predicted and measured."),
+    "tune": Entry(
+        "tune", "tune", "The best tile of a fused kernel, by predicted time or by bytes; all of them."
+    ),
     "gap": Entry("gap", "gap", "The IO waterfall: a name for every byte, from the least possible to HBM."),
     "reproduce": Entry("reproduce", "reproduce", "Published numbers against the model, figure by figure."),
     "claims": Entry("claims", "claims", "What people say about FlashAttention, with verdicts and numbers."),

@@ -61,7 +61,7 @@ class Nvml:
         field = _Field(id=POWER_INSTANT)
         asked = self._library.nvmlDeviceGetFieldValues(self._card, 1, ctypes.byref(field))
         if not asked and not field.status:
-            return (field.value & 0xFFFFFFFF) / 1e3
+            return float(field.value & 0xFFFFFFFF) / 1e3
         milliwatts = self._number("nvmlDeviceGetPowerUsage")
         return None if milliwatts is None else milliwatts / 1e3
 
@@ -75,7 +75,7 @@ class Nvml:
         text = ctypes.create_string_buffer(96)
         if self._library is None or self._library.nvmlSystemGetDriverVersion(text, len(text)):
             return None
-        return text.value.decode(errors="replace")
+        return str(text.value.decode(errors="replace"))
 
     @contextmanager
     def watch(self) -> Iterator[Samples]:

@@ -152,8 +152,9 @@ def _softmax_v(s: Any, v: Any, visible: Any, rounded: str | None) -> tuple[Any, 
     safe = module.where(module.isfinite(top), top, np.float32(0))
     p = module.exp(s - safe)
     total = p.sum(axis=2, keepdims=True)
-    lse = module.where(total > 0, safe + module.log(total), np.float32(-np.inf))[:, :, 0]
-    p /= module.where(total > 0, total, np.float32(1))
+    divisor = module.where(total > 0, total, np.float32(1))
+    lse = module.where(total > 0, safe + module.log(divisor), np.float32(-np.inf))[:, :, 0]
+    p /= divisor
     if rounded is not None:
         p = to_float(to_type(p, rounded))
     return module.matmul(p, v), lse
@@ -180,4 +181,4 @@ def _lse_error(got: Any, wanted: Any) -> float:
     seen = module.isfinite(wanted)
     if not bool((module.isfinite(got) == seen).all()) or bool(module.isnan(got).any()):
         return np.inf
-    return float(module.abs(got - wanted)[seen].max()) if bool(seen.any()) else 0.0
+    return float(module.abs(got[seen] - wanted[seen]).max()) if bool(seen.any()) else 0.0

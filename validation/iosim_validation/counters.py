@@ -1,0 +1,210 @@
+"""Hardware counters: the same items again, each launched once under `ncu`, and its columns put into their rows.
+
+The profiler runs `iosim_validation.profiled` on some items at a time. A marker kernel before each item carries the
+item's number in its grid, so that launches are told apart whatever their names are. Without the tool, or without the
+right to read counters, the columns stay empty and a sentence says why.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iosim.audit.metrics import columns_of, profiler_command
+from iosim.audit.profiler_csv import Profiled, read_profile
+from iosim.errors import InterruptedRun, UsageError
+from iosim_validation.harness import kept_text
+from iosim_validation.items import Item, Work
+from iosim_validation.peers import UNFUSED
+from iosim_validation.results import Row, Table, has_failed, is_counted
+
+MARKER_NAME = "iosim_item"
+BATCH = 30
+START_S, ITEM_S = 90, 8
+"""What a batch may take before it is given up."""
+
+NO_TOOL = (
+    "counters: ncu is not on the PATH, so the counter columns stay empty; it comes with the CUDA toolkit "
+    "(Nsight Compute)"
+)
+NO_RIGHT = (
+    "counters: the driver does not let this user read them (ERR_NVGPUCTRPERM), so the counter columns stay empty; "
+    "run as root, in a container with --cap-add=SYS_ADMIN, or set NVreg_RestrictProfilingToAdminUsers=0"
+)
+
+Run = Callable[[Sequence[str], float], "Outcome"]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a command left: exit code and everything that it said."""
+
+    code: int
+    text: str
+
+
+def run_command(command: Sequence[str], timeout_s: float) -> Outcome:
+    """Run it and wait; code 124 when it had to be stopped."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        said = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout
+        return Outcome(code=124, text=f"{said or ''}\nstopped after {timeout_s:.0f} s")
+    return Outcome(code=done.returncode, text=done.stdout + done.stderr)
+
+
+def pending(work: Work, table: Table) -> list[Item]:
+    """Items that were timed and have no counters yet."""
+    return [
+        item
+        for item in work.all_items
+        if item.case.timed
+        and (rows := table.rows(item.key))
+        and not has_failed(rows)
+        and not is_counted(rows)
+    ]
+
+
+def count(
+    work: Work,
+    table: Table,
+    *,
+    run: Run = run_command,
+    tool: str | None = None,
+    stop_after_s: float | None = None,
+    progress: Progress | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[str]:
+    """Fill the counter columns of what is pending; returns sentences about what could not be counted.
+
+    Errors: `InterruptedRun` on Ctrl-C; what is counted is kept.
+    """
+    items, started = pending(work, table), clock()
+    tell = progress or (lambda done, total: None)
+    if not items:
+        return []
+    if (tool or shutil.which("ncu")) is None:
+        return [NO_TOOL]
+    notes: list[str] = []
+    without: tuple[str, ...] = ()
+    try:
+        for start in range(0, len(items), BATCH):
+            if stop_after_s is not None and clock() - started > stop_after_s:
+                notes.append(f"counters: stopped with {len(items) - start} items left; run it again")
+                break
+            batch = items[start : start + BATCH]
+            launches, without, fault = _profile(batch, without, run)
+            notes += _keep(batch, launches, table)
+            tell(start + len(batch), len(items))
+            if fault:
+                return [*notes, fault]
+    except KeyboardInterrupt:
+        raise InterruptedRun(f"counters: interrupted; {kept_text(table)}") from None
+    if without:
+        notes.append(f"counters: this GPU or ncu has no {', '.join(without)}; those columns stay empty")
+    return notes
+
+
+def _profile(
+    items: Sequence[Item], without: tuple[str, ...], run: Run
+) -> tuple[list[Profiled], tuple[str, ...], str]:
+    """The launches of a batch, the metrics that do not exist here, and what went wrong."""
+    with tempfile.TemporaryDirectory() as name:
+        todo, log = Path(name) / "items.json", Path(name) / "counters.csv"
+        todo.write_text(json.dumps([item.key for item in items]), encoding="utf-8")
+        program = [sys.executable, "-m", "iosim_validation.profiled", str(todo)]
+        while True:
+            command = profiler_command(
+                program, log_file=str(log), options=["--profile-from-start=off"], without=without
+            )
+            outcome = run(command, START_S + ITEM_S * len(items))
+            said = outcome.text + (log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
+            unknown = tuple(m for m in _unknown_metrics(said) if m not in without)
+            if not unknown:
+                break
+            without += unknown
+    if "ERR_NVGPUCTRPERM" in said:
+        return [], without, NO_RIGHT
+    try:
+        launches = read_profile(said)
+    except UsageError:
+        launches = []
+    fault = "" if outcome.code == 0 and launches else f"counters: ncu failed: {_last_words(said)}"
+    return launches, without, fault
+
+
+def _keep(items: Sequence[Item], launches: Sequence[Profiled], table: Table) -> list[str]:
+    notes = []
+    for number, mine in _by_item(launches):
+        item = items[number] if number < len(items) else None
+        if item is None or not mine:
+            continue
+        names = kernel_names(item, mine)
+        if len(names) != len(mine):
+            notes.append(f"counters: {' '.join(item.key)}: {len(mine)} launches, {len(names)} expected")
+            continue
+        known = {row["kernel"]: row for row in table.rows(item.key)}
+        first = next(iter(known.values()))
+        table.put(item.key, [_counted(known.get(n, first), n, m) for n, m in zip(names, mine, strict=True)])
+    return notes
+
+
+def _by_item(launches: Sequence[Profiled]) -> Iterator[tuple[int, list[Profiled]]]:
+    """The launches behind each marker, with the number that the marker carries."""
+    current: tuple[int, list[Profiled]] | None = None
+    for launch in launches:
+        if launch.name.startswith(MARKER_NAME):
+            if current:
+                yield current
+            current = int(launch.grid.partition("x")[0]) - 1, []
+        elif current:
+            current[1].append(launch)
+    if current:
+        yield current
+
+
+def kernel_names(item: Item, launches: Sequence[Profiled]) -> Sequence[str]:
+    """What the launches of an item are called in a measurements file."""
+    if item.rung is not None:
+        return item.kernels
+    if item.impl == UNFUSED:
+        gemms = iter(("qk_gemm", "pv_gemm"))
+        return ["softmax" if "softmax" in m.name.lower() else next(gemms, "other") for m in launches]
+    if len(launches) == 1:
+        return ["flash_fwd"]
+    return [_fused_name(launch.name.lower()) for launch in launches]
+
+
+def _fused_name(name: str) -> str:
+    if "combine" in name:
+        return "splitkv_combine"
+    if "splitkv" in name:
+        return "flash_fwd_splitkv"
+    return "flash_fwd" if re.search(r"flash|fmha|sdpa|attention", name) else "other"
+
+
+def _counted(row: Row, kernel: str, launch: Profiled) -> Row:
+    found = {
+        name: str(value) if isinstance(value, int) else f"{value:.9g}"
+        for name, value in columns_of(launch.metrics).items()
+    }
+    return row | {"kernel": kernel, "grid": launch.grid, "block": launch.block} | found
+
+
+def _unknown_metrics(text: str) -> list[str]:
+    return re.findall(r"Failed to find metric (?:regex:)?(\S+__\S+)", text)
+
+
+def _last_words(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith('"')]
+    faults = [line for line in lines if "error" in line.lower()] or lines
+    return " / ".join(faults[-2:])[:300] or "it said nothing"
