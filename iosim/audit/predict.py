@@ -91,17 +91,29 @@ def simulate_row(
 
 def _fused(row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: HardwareProfile) -> Prediction:
     levels = simulate_row(row, facts, tile, profile)
-    mask = facts.packed(row.problem).mask.kind
-    program = find_algorithm(facts.algorithm).program(mask, facts.options)
-    sm_reads = int(sum(count(program, bind(facts.padded(row.problem), tile)).read_bytes.values()))
+    times = fused_times(row, facts, tile, profile, levels)
+    return fused_bytes(row.problem, facts, tile, profile, levels) | times
+
+
+def fused_bytes(
+    problem: AttentionProblem,
+    facts: KernelFacts,
+    tile: TileShape,
+    profile: HardwareProfile,
+    levels: LevelTraffic,
+) -> Prediction:
+    """Bytes at every level and special functions of a fused kernel, from its simulated levels."""
+    program = find_algorithm(facts.algorithm).program(facts.packed(problem).mask.kind, facts.options)
+    sm_reads = int(sum(count(program, bind(facts.padded(problem), tile)).read_bytes.values()))
     return {
         "sm_read_bytes": sm_reads,
+        "sm_write_bytes": levels.sm_write_bytes,
         "l2_read_bytes": sm_reads * levels.l2_read_bytes / levels.sm_read_bytes,
+        "l2_write_bytes": levels.l2_write_bytes,
         "l2_fabric_bytes": levels.l2_fabric_bytes,
         "hbm_read_bytes": levels.hbm_read_bytes,
         "hbm_write_bytes": levels.hbm_write_bytes,
-        "special_ops": special_ops(program, facts, row.problem, tile, profile),
-        **fused_times(row, facts, tile, profile, levels),
+        "special_ops": special_ops(program, facts, problem, tile, profile),
     }
 
 

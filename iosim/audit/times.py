@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from iosim.audit.compare import DECODE_QUERIES
@@ -37,12 +38,23 @@ def work_of(row: MeasuredRow, facts: KernelFacts, tile: TileShape, levels: Level
 
 
 def fused_times(
-    row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: HardwareProfile, levels: LevelTraffic
+    row: MeasuredRow,
+    facts: KernelFacts,
+    tile: TileShape,
+    profile: HardwareProfile,
+    levels: LevelTraffic,
+    *,
+    clock_hz: float | None = None,
 ) -> Times:
-    """`profiled_time_s` (one launch) and `median_time_s` (repeated launches) of a fused kernel."""
+    """`profiled_time_s` (one launch) and `median_time_s` (repeated launches) of a fused kernel.
+
+    `clock_hz`: of the SMs during the launch, where it was measured; None takes the highest.
+    """
     work = work_of(row, facts, tile, levels)
     try:
         machine = Machine.of(profile, str(row.problem.dtype_k))
+        if clock_hz is not None:
+            machine = replace(machine, clock_hz=clock_hz)
         once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class])
     except ProfileError:  # this GPU has no such unit, or nobody knows the class on it
         return dict(_UNKNOWN)
