@@ -7,7 +7,9 @@
 
 Q, O [N, d | dv]; K, V [Nk, d | dv]; l, m [N] in fp32.
 Slow memory a head, literal: Nk(d + dv) + N(Tc·d + (2Tc + 1)dv) elements and 2N(2Tc + 1) statistics.
-Variant `literal` stores zeros first and reads them back, as printed; `skip-first-read` does neither.
+Variant `literal` stores zeros first and reads them back, as printed; `skip-first-read` does neither; `fp32-between`
+is the latter with O in fp32 while it waits for its next key tile, rounded once at the end, when the log-sum-exp
+is written too: what a kernel does that must not round O again for every key tile.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from math import inf
 from iosim.algorithms.flash1_backward import flash1_backward
 from iosim.algorithms.flash1_loops import row_tiles, unseen_row_tiles
 from iosim.program.builder import Builder
-from iosim.program.expr import cdiv
+from iosim.program.expr import cdiv, const
 from iosim.program.ir import Region, Tensor
 
 
 def flash1(p: Builder) -> None:
-    """FlashAttention-1; options variant = literal | skip-first-read, pass = fwd | bwd | fwd+bwd."""
+    """FlashAttention-1; options variant = literal | skip-first-read | fp32-between, pass = fwd | bwd | fwd+bwd."""
     if p.options["pass"] != "bwd":
         _forward(p)
     if p.options["pass"] != "fwd":
@@ -31,12 +33,14 @@ def flash1(p: Builder) -> None:
 
 def _forward(p: Builder) -> None:
     Q, K, V, O, M, L = p.tensors("Q K V O M L")
-    literal = p.options["variant"] == "literal"
+    literal, rounded = (p.options["variant"] == kind for kind in ("literal", "fp32-between"))
+    between = p.partial("O_between", O, const(1), O.cols) if rounded else O
+    LSE = p.tensors("LSE") if rounded else []
     for _ in p.kernel(p.name):
         for _ in p.heads():
             p.line("2")
             for i in p.loop("i", 0, cdiv(p.N, p.Br) if literal else unseen_row_tiles(p)):
-                _initialise(p, O.tile(i), M, L)
+                _initialise(p, between.tile(i), M, L)
             p.line("5")
             for j, every in p.each_visited_key_tile():
                 p.line("6")
@@ -44,7 +48,9 @@ def _forward(p: Builder) -> None:
                 v = p.load("V_j", V.tile(j))
                 p.line("7")
                 for i, fresh in row_tiles(p, j, k.rows, every if literal else None):
-                    _visit(p, (Q.tile(i), O.tile(i), M.tile(i), L.tile(i)), k, v, fresh=fresh)
+                    _visit(p, (Q.tile(i), between.tile(i), M.tile(i), L.tile(i)), k, v, fresh=fresh)
+            for lse in LSE:
+                _finish(p, between, O, (M, L), lse)
 
 
 def _initialise(p: Builder, o: Region, M: Tensor, L: Tensor) -> None:
@@ -81,3 +87,14 @@ def _visit(p: Builder, tiles: tuple[Region, ...], k, v, *, fresh: bool) -> None:
     p.line("13")
     p.store(l_tile, l_new)
     p.store(m_tile, m_new)
+
+
+def _finish(p: Builder, between: Tensor, O: Tensor, statistics: tuple[Tensor, Tensor], lse: Tensor) -> None:
+    """O once more, rounded to its own type; m and l become one number."""
+    M, L = statistics
+    p.line("16")
+    for i in p.loop("i", 0, cdiv(p.N, p.Br)):
+        o = p.load("O_i", between.tile(i))
+        m, l = p.load("m_i", M.tile(i)), p.load("l_i", L.tile(i))
+        p.store(O.tile(i), o)
+        p.store(lse.tile(i), m + p.log(l))

@@ -74,7 +74,8 @@ _SHIPPED = [
         outer="k",
         options={
             "variant": Option(
-                values=("literal", "skip-first-read"), help="store and read back the initial zeros"
+                values=("literal", "skip-first-read", "fp32-between"),
+                help="store and read back the initial zeros; or not; or O in fp32 between its key tiles",
             ),
             "pass": PASS,
             "block-mask": BLOCK_MASK,

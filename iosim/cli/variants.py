@@ -77,7 +77,7 @@ Bias = Annotated[
 Flash1Variant = Annotated[
     Text,
     algorithm_option(
-        "--flash1-variant", metavar="KIND", help="flash1: literal or skip-first-read [literal]."
+        "--flash1-variant", metavar="KIND", help="flash1: literal, skip-first-read or fp32-between [literal]."
     ),
 ]
 Lse = Annotated[bool, algorithm_option("--lse", help="flash2: write the log-sum-exp, 4 bytes a row.")]

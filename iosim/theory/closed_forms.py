@@ -72,7 +72,7 @@ def closed_form(
     if chosen.get("page", "off") != "off":
         reads = reads | _scaled({"PAGES": _page_bytes(algorithm, problem, tiles, chosen)}, 1)
     if passes != "fwd":
-        skip = chosen.get("variant") == "skip-first-read"
+        skip = chosen.get("variant", "literal") != "literal"
         blocks = chosen.get("block-mask", "off")
         backward = backward_form(algorithm, problem, tiles, skip_first_read=skip, blocks=blocks)
         reads, writes = (_plus(a, b) for a, b in zip((reads, writes), backward, strict=True))
@@ -128,7 +128,7 @@ OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "seed_flash": {"save-stats": ("m+l", "none", "lse")},
     "online_attention": {},
     "flash1": {
-        "variant": ("literal", "skip-first-read"),
+        "variant": ("literal", "skip-first-read", "fp32-between"),
         "pass": PASSES,
         "block-mask": ("off", "PATTERN"),
     },
@@ -214,7 +214,8 @@ def _flash1(p: AttentionProblem, tiles: TileShape | None, options: Options) -> t
     """Outer loop over K and V, inner over Q: Q, O, l and m move once for every tile that is visited.
 
     Literal adds one store of O, l and m for every row (their initial values). Skip-first-read leaves out
-    that store and the first read of every row; rows that no key tile visits are stored once.
+    that store and the first read of every row; rows that no key tile visits are stored once. fp32-between moves
+    O in 4 bytes an element, and reads every row once more to write O in its own type and the log-sum-exp.
     """
     sums = _sums(p, _need_tiles("flash1", tiles), options)
     literal = options["variant"] == "literal"
@@ -230,8 +231,13 @@ def _flash1(p: AttentionProblem, tiles: TileShape | None, options: Options) -> t
         "K": sums.distinct_keys * p.head_dim * p.dtype_k.itemsize,
         "V": sums.distinct_keys * p.value_dim * p.dtype_v.itemsize,
     }
+    finished: Bytes = {}
+    if options["variant"] == "fp32-between":
+        rows_read += p.seq_q
+        finished = {"O": p.seq_q * row_bytes.pop("O"), "LSE": p.seq_q * STATISTIC_BYTES}
+        row_bytes["O_between"] = p.value_dim * STATISTIC_BYTES
     reads |= {tensor: rows_read * size for tensor, size in row_bytes.items()}
-    return reads, {tensor: rows_written * size for tensor, size in row_bytes.items()}
+    return reads, {tensor: rows_written * size for tensor, size in row_bytes.items()} | finished
 
 
 def _standard(p: AttentionProblem, tiles: TileShape | None, options: Options) -> tuple[Bytes, Bytes]:

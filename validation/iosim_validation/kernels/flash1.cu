@@ -14,7 +14,7 @@
 // ROWS / 16 warps); between two visits O_i in fp32 scratch `o_between` [batch, heads, n_q, D] and the statistics in
 // `m`, `l` [batch, heads, n_q], fp32. After the last key tile O is rounded to 16 bits and the log-sum-exp written.
 //
-// In words of the tile program `flash1` (variant=skip-first-read, o-between=fp32), read and written a head at
+// In words of the tile program `flash1` (variant=fp32-between), read and written a head at
 // Tc = ceil(n_k / KEYS), full mask:
 //   read    n_k * 4D  +  Tc * n_q * 2D  +  (Tc - 1) * n_q * (4D + 8)  +  n_q * (4D + 8)
 //           K and V      Q                 O, m and l again               O, m and l for the last time

@@ -31,9 +31,7 @@ class Flash1(Rung):
     name: ClassVar[str] = "flash1"
     title: ClassVar[str] = "FlashAttention-1: outer K and V, O through memory for every key tile"
     algorithm: ClassVar[str] = "flash1"
-    options: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"variant": "skip-first-read", "o-between": "fp32"}
-    )
+    options: ClassVar[Mapping[str, str]] = MappingProxyType({"variant": "fp32-between"})
 
     def builds(self) -> tuple[Build, ...]:
         """Every tile and head dimension, fp16 full and bf16 causal, on two architectures."""
