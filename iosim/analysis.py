@@ -182,23 +182,9 @@ def theory_beside(
     fits: bool,
 ) -> Theory:
     """Closed form, compulsory bytes and bounds for one run, from the formulas alone."""
-    matmul_only = algorithm.computes == "scores"
-    spills = program.spills_scores
-    seen = _seen(problem, options, tiles)
-    match options.get("pass", "fwd"):
-        case "bwd":
-            found = backward_bounds(problem, sram_bytes, spills_scores=spills, seen=seen)
-        case "fwd+bwd":
-            found = both_bounds(problem, sram_bytes, spills_scores=spills, seen=seen)
-        case _:
-            found = bounds(
-                problem,
-                sram_bytes,
-                spills_scores=spills,
-                matmul_only=matmul_only,
-                seen=seen,
-                latent=algorithm.latent,
-            )
+    found = bounds_of(
+        algorithm, program, problem, options, sram_bytes=sram_bytes, seen=_seen(problem, options, tiles)
+    )
     if algorithm.computes == "linear attention":
         found = [b for b in found if b.name == "compulsory"]
     # a program that does not fit in M may move less than any that does: bounds in M say nothing about it
@@ -213,6 +199,31 @@ def theory_beside(
             BoundValue(name=b.name, bytes=b.bytes, valid=b.valid, reason=b.reason, source=b.source)
             for b in found
         ),
+    )
+
+
+def bounds_of(
+    algorithm: Algorithm,
+    program: Program,
+    problem: AttentionProblem,
+    options: Mapping[str, str],
+    *,
+    sram_bytes: int,
+    seen: Seen | None,
+) -> list[Bound]:
+    """Every bound of the pass that an algorithm runs; `seen`: what a block mask leaves."""
+    spills = program.spills_scores
+    if options.get("pass", "fwd") == "bwd":
+        return backward_bounds(problem, sram_bytes, spills_scores=spills, seen=seen)
+    if options.get("pass", "fwd") == "fwd+bwd":
+        return both_bounds(problem, sram_bytes, spills_scores=spills, seen=seen)
+    return bounds(
+        problem,
+        sram_bytes,
+        spills_scores=spills,
+        matmul_only=algorithm.computes == "scores",
+        seen=seen,
+        latent=algorithm.latent,
     )
 
 

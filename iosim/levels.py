@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from iosim.algorithms.registry import Algorithm
 from iosim.errors import SimulationError
 from iosim.hardware import HardwareProfile
 from iosim.interpret.binding import bind
-from iosim.interpret.count import Tally, count
+from iosim.interpret.count import count
 from iosim.kernels import KernelFacts
 from iosim.memory.coalescer import merged_share
 from iosim.memory.config import CacheCounts
@@ -143,8 +144,11 @@ def simulate_levels(
     *,
     in_step: float | None = None,
     sampled_slices: int = SAMPLED_SLICES,
+    sequences: Sequence[AttentionProblem] = (),
 ) -> LevelTraffic:
     """Run one algorithm's kernels through the L2 of a profile.
+
+    `sequences`: those of a ragged batch, in order, one problem of batch 1 each; `problem` is then their padded batch.
 
     `in_step`: the kernel's coalescer constant; None takes the generic one on a GPU with a coalescer.
     `sampled_slices`: L2 slices simulated, 0 for all. Errors: `ProfileError` for an unknown L2, `SimulationError`
@@ -152,15 +156,24 @@ def simulate_levels(
     """
     program = algorithm.program(problem.mask.kind, options)
     binding = bind(problem, tile)
-    kernels = simulate_kernels(program, binding, policies, sliced_l2(profile, sampled_slices=sampled_slices))
+    kernels = simulate_kernels(
+        program,
+        binding,
+        policies,
+        sliced_l2(profile, sampled_slices=sampled_slices),
+        sequences=[bind(p, tile) for p in sequences],
+    )
     counts = sum((k.cache for k in kernels), CacheCounts())
-    tally = count(program, binding)
-    reads = sum(tally.read_bytes.values())
+    read_of = _reads(program, sequences or [problem], tile)
+    reads = sum(read_of.values())
     if sum(k.sm_read_bytes for k in kernels) != reads:
         raise SimulationError(f"{program.name}: the simulated reads differ from the count; this is a bug")
     constant = (GENERIC_IN_STEP if in_step is None else in_step) if profile.l2_coalescer else None
+    alike = len(set(sequences)) < 2 and not problem.mask.is_causal
     merged = (
-        0.0 if constant is None else _merged_bytes(program, problem, tile, policies, constant, kernels, tally)
+        0.0
+        if constant is None
+        else _merged_bytes(program, problem, tile, policies, constant, kernels, read_of, same_length=alike)
     )
     writes = sum(k.sm_write_bytes + k.spill_write_bytes for k in kernels)
     return LevelTraffic(
@@ -188,9 +201,11 @@ def add_levels(
     *,
     kernel: KernelFacts | None = None,
     chosen: Mapping[str, Any] | None = None,
+    sequences: Sequence[AttentionProblem] = (),
 ) -> RunRecord:
     """The record with the bytes of every level, and under the note `levels` how they came about.
 
+    `sequences`: those of a ragged batch in order; the record's problem is then their padded batch.
     `kernel`: the facts of a production kernel, whose policies are then used. `chosen`: fields of `Policies` to set.
     """
     tile = record.tiles or untiled(record.options, record.problem.seq_k)
@@ -206,6 +221,7 @@ def add_levels(
         profile,
         policies,
         in_step=kernel.in_step if kernel else None,
+        sequences=sequences,
     )
     said = list(record.warnings)
     if levels.extrapolated:
@@ -220,6 +236,15 @@ def add_levels(
     return replace(record, level_bytes=levels.bytes(), notes={**record.notes, **note}, warnings=tuple(said))
 
 
+def _reads(program: Program, problems: Sequence[AttentionProblem], tile: TileShape) -> dict[str, int]:
+    """Bytes that the SMs read of each tensor, over all problems."""
+    out: Counter[str] = Counter()
+    for problem, times in Counter(problems).items():
+        for name, size in count(program, bind(problem, tile)).read_bytes.items():
+            out[name] += int(size) * times
+    return out
+
+
 def _merged_bytes(
     program: Program,
     problem: AttentionProblem,
@@ -227,7 +252,9 @@ def _merged_bytes(
     policies: Policies,
     in_step: float,
     kernels: list[KernelLevels],
-    tally: Tally,
+    read_of: Mapping[str, int],
+    *,
+    same_length: bool,
 ) -> float:
     """Bytes that the coalescer takes off the K and V reads of blocks that walk the same keys."""
     blocks = kernels[0].blocks
@@ -235,10 +262,8 @@ def _merged_bytes(
         return (
             0.0  # measured for fused kernels only; and where nobody else reads the same keys nothing merges
         )
-    shared = float(int(tally.read_bytes.get("K", 0)) + int(tally.read_bytes.get("V", 0)))
+    shared = float(read_of.get("K", 0) + read_of.get("V", 0))
     row_bytes = problem.head_dim * problem.dtype_k.itemsize + problem.value_dim * problem.dtype_v.itemsize
     steps = shared / (blocks * tile.cols * row_bytes)
-    share = merged_share(
-        steps, in_step, same_length=not problem.mask.is_causal, backward=policies.kv_walk == "backward"
-    )
+    share = merged_share(steps, in_step, same_length=same_length, backward=policies.kv_walk == "backward")
     return shared * share

@@ -13,18 +13,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from iosim import block_mask
 from iosim.algorithms.registry import Algorithm
-from iosim.analysis import DEFAULT_GRANULARITY, analyze, theory_beside, traffic_by_tensor, traffic_of, work_of
+from iosim.analysis import (
+    DEFAULT_GRANULARITY,
+    analyze,
+    bounds_of,
+    theory_beside,
+    traffic_by_tensor,
+    traffic_of,
+    work_of,
+)
 from iosim.errors import UsageError
 from iosim.hardware import HardwareProfile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import Tally, count
 from iosim.interpret.launch import busy_share, thread_blocks
-from iosim.placement import untiled
+from iosim.interpret.listing import CostedRow, costed_listing
+from iosim.placement import memory_bytes, untiled
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.evaluate import Number
 from iosim.program.ir import Program
 from iosim.results import BoundValue, RunRecord, Theory
+from iosim.theory.bounds import Seen
 from iosim.work import useful_flops
 
 TRIED = 64
@@ -72,6 +83,7 @@ def analyze_ragged(
     granularity: int = DEFAULT_GRANULARITY,
     sram_bytes: int | None = None,
     fixed_queries: bool = False,
+    pad_head_dim: int | None = None,
 ) -> RunRecord:
     """The record of a ragged batch; `padded` is its padded alternative (batch = sequences, seq_k = the longest).
 
@@ -95,6 +107,7 @@ def analyze_ragged(
             footprint_model=footprint_model,
             granularity=granularity,
             sram_bytes=sram_bytes,
+            pad_head_dim=pad_head_dim,
         )
 
     tile: str | TileShape = tiles
@@ -106,9 +119,14 @@ def analyze_ragged(
     whole = run(padded, tile)
     bound = whole.tiles or untiled(resolved, padded.seq_k)
     tally = batch.tally(program, bound)
-    useful = batch.added(
-        np.array([useful_flops(p, algorithm, resolved, whole.tiles) for p in batch.problems])
+    work = work_of(
+        batch.added(np.array([useful_flops(p, algorithm, resolved, whole.tiles) for p in batch.problems])),
+        tally,
     )
+    if pad_head_dim is not None:
+        wide = _Batch([p.padded(pad_head_dim) for p in batch.problems], batch.copies)
+        work = replace(work, padded_executed_flops=int(wide.tally(program, bound).tensor_flops))
+    on_chip = memory_bytes(footprint_model, whole.sram.capacity_bytes, profile.register_bytes_per_sm)
     theories = [
         theory_beside(
             algorithm,
@@ -116,35 +134,88 @@ def analyze_ragged(
             p,
             resolved,
             whole.tiles,
-            sram_bytes=whole.sram.capacity_bytes,
+            sram_bytes=on_chip,
             fits=whole.sram.fits,
         )
         for p in batch.problems
     ]
+    joint = (
+        {}
+        if algorithm.computes == "linear attention"
+        else _joint(batch, algorithm, program, resolved, whole.tiles, on_chip)
+    )
     return replace(
         whole,
         traffic=traffic_of(tally),
         traffic_by_tensor=traffic_by_tensor(tally),
-        work=work_of(useful, tally),
-        theory=_added(batch, theories),
+        work=work,
+        theory=_added(batch, theories, joint),
         notes={
-            **{name: note for name, note in whole.notes.items() if name in ("softmax", "pass")},
+            **{name: note for name, note in whole.notes.items() if name in ("softmax", "pass", "padding")},
             "launch": _launch(batch, program, bound, profile.sm_count),
             "ragged": _comparison(lengths, tally, whole),
         },
     )
 
 
+def ragged_listing(
+    program: Program,
+    padded: AttentionProblem,
+    lengths: Sequence[int],
+    tiles: TileShape,
+    *,
+    fixed_queries: bool,
+) -> list[CostedRow]:
+    """The listing of a program with what every line costs over all sequences."""
+    batch = _distinct(padded, lengths, fixed_queries=fixed_queries)
+    each = [costed_listing(program, bind(p, tiles)) for p in batch.problems]
+    costs = ("read_bytes", "write_bytes", "tensor_flops", "vector_flops", "special_ops")
+    return [
+        replace(
+            rows[0], **{c: batch.added(np.array([getattr(r, c) for r in rows], dtype=object)) for c in costs}
+        )
+        for rows in zip(*each, strict=True)
+    ]
+
+
+def sequences_of(
+    padded: AttentionProblem, lengths: Sequence[int], *, fixed_queries: bool
+) -> list[AttentionProblem]:
+    """The sequences of a batch, in order, as one problem each."""
+    return [replace(padded, batch=1, seq_k=n, seq_q=padded.seq_q if fixed_queries else n) for n in lengths]
+
+
 def _distinct(padded: AttentionProblem, lengths: Sequence[int], *, fixed_queries: bool) -> _Batch:
     sizes, copies = np.unique(np.asarray(lengths, dtype=np.int64), return_counts=True)
-    problems = [
-        replace(padded, batch=1, seq_k=n, seq_q=padded.seq_q if fixed_queries else n) for n in map(int, sizes)
+    return _Batch(sequences_of(padded, sizes.tolist(), fixed_queries=fixed_queries), copies)
+
+
+def _joint(
+    batch: _Batch,
+    algorithm: Algorithm,
+    program: Program,
+    options: Mapping[str, str],
+    tiles: TileShape | None,
+    sram_bytes: int,
+) -> dict[str, int]:
+    """The bounds in M over the pairs of all sequences together: M bytes are left from before once, not for each."""
+    if algorithm.computes == "scores":
+        return {}
+    pattern = options.get("block-mask", "off")
+    each = [
+        p.pairs if pattern == "off" or tiles is None else block_mask.pairs(p, tiles, pattern)
+        for p in batch.problems
     ]
-    return _Batch(problems, copies)
+    seen = Seen(pairs=batch.added(np.array(each)), queries=0, keys=0)
+    found = bounds_of(algorithm, program, batch.problems[0], options, sram_bytes=sram_bytes, seen=seen)
+    return {b.name: b.bytes for b in found if b.name in ("fused", "matmul") and b.bytes is not None}
 
 
-def _added(batch: _Batch, theories: Sequence[Theory]) -> Theory:
-    """Sequences share nothing, so what holds for each adds up; a bound that one of them lacks is lost for all."""
+def _added(batch: _Batch, theories: Sequence[Theory], joint: Mapping[str, int]) -> Theory:
+    """Sequences share nothing, so what holds for each adds up; a bound that one of them lacks is lost for all.
+
+    `joint`: bounds by name that hold for all sequences together.
+    """
 
     def total(values: Sequence[int | None]) -> int | None:
         return None if None in values else batch.added(np.array(values))
@@ -155,7 +226,7 @@ def _added(batch: _Batch, theories: Sequence[Theory]) -> Theory:
         bounds.append(
             BoundValue(
                 name=lacking.name,
-                bytes=total([b.bytes for b in column]),
+                bytes=_larger(total([b.bytes for b in column]), joint.get(lacking.name)),
                 valid=all(b.valid for b in column),
                 reason=lacking.reason,
                 source=lacking.source,
@@ -164,9 +235,16 @@ def _added(batch: _Batch, theories: Sequence[Theory]) -> Theory:
     return Theory(
         closed_form_bytes=total([t.closed_form_bytes for t in theories]),
         compulsory_bytes=batch.added(np.array([t.compulsory_bytes for t in theories])),
-        lower_bound_bytes=batch.added(np.array([t.lower_bound_bytes for t in theories])),
+        lower_bound_bytes=max(
+            batch.added(np.array([t.lower_bound_bytes for t in theories])),
+            *(b.bytes for b in bounds if b.valid and b.bytes is not None),
+        ),
         bounds=tuple(bounds),
     )
+
+
+def _larger(added: int | None, joint: int | None) -> int | None:
+    return added if added is None or joint is None else max(added, joint)
 
 
 def _launch(batch: _Batch, program: Program, tiles: TileShape, sm_count: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from iosim.cli.options import (
     with_options,
 )
 from iosim.cli.output import print_json, print_table, quiet_stdout, warn
+from iosim.cli.ragged import SeqLens, lengths_of, padded_problem
 from iosim.cli.variants import VariantOptions
 
 if TYPE_CHECKING:
@@ -36,20 +37,23 @@ def show(
     tiling: TileOptions,
     variants: VariantOptions,
     hardware: HardwareOptions,
+    seq_lens: SeqLens = None,
     as_json: AsJson = False,
 ) -> None:
     """The program of an algorithm beside the paper's line numbers, with what every line moves and computes.
 
-    Numbers are those of the whole run; % is a line's share of all bytes. Temporaries belong to the line that
-    uses them.
+    Numbers are those of the whole run (with --seq-lens of all sequences); % is a line's share of all bytes. Temporaries
+    belong to the line that uses them.
     """
     from iosim.cli.simulate import prove_own, record_of
     from iosim.errors import UsageError
     from iosim.interpret.binding import bind
     from iosim.interpret.listing import costed_listing
     from iosim.placement import untiled
+    from iosim.ragged import ragged_listing
 
-    asked = problem.problem()
+    lengths, fixed = lengths_of(seq_lens, problem), problem.seq_q is not None
+    asked = padded_problem(problem, lengths) if lengths else problem.problem()
     with quiet_stdout():
         chosen = split_algorithms(algorithm)
     if len(chosen) != 1:
@@ -57,10 +61,22 @@ def show(
     (options,) = variants.options_for(chosen)
     with quiet_stdout():
         prove_own(chosen, [options], asked)
-        record = record_of(asked, chosen[0], options, tiling, hardware, remarks=problem.remarks())
+        record = record_of(
+            asked,
+            chosen[0],
+            options,
+            tiling,
+            hardware,
+            remarks=problem.remarks(),
+            lengths=lengths,
+            fixed_queries=fixed,
+        )
     program = chosen[0].program(asked.mask.kind, record.options)
     tile = record.tiles or untiled(record.options, asked.seq_k)
-    rows = costed_listing(program, bind(asked, tile))
+    if lengths:
+        rows = ragged_listing(program, asked, lengths, tile, fixed_queries=fixed)
+    else:
+        rows = costed_listing(program, bind(asked, tile))
     if as_json:
         print_json(_to_dict(record, rows))
         return
@@ -80,7 +96,8 @@ def _to_dict(record: RunRecord, rows: Sequence[CostedRow]) -> dict[str, Any]:
         for r in rows
     ]
     totals = dict(zip(COLUMNS, _totals(rows), strict=True))
-    return {key: whole[key] for key in keep} | {"lines": lines, "totals": totals}
+    more = {"ragged": whole["ragged"]} if "ragged" in whole else {}
+    return {key: whole[key] for key in keep} | more | {"lines": lines, "totals": totals}
 
 
 def _print_listing(record: RunRecord, source: str, rows: Sequence[CostedRow]) -> None:
@@ -89,6 +106,11 @@ def _print_listing(record: RunRecord, source: str, rows: Sequence[CostedRow]) ->
     warn(record.warnings)
     tile = f", tile {record.tiles} (rows of Q x rows of K)" if record.tiles else ""
     print(f"{record.algorithm}: {source}\n{describe(record.problem)}{tile}")
+    if "ragged" in record.notes:
+        note = record.notes["ragged"]
+        print(
+            f"{note['sequences']:,} sequences of {note['shortest']:,} to {note['longest']:,} keys, without padding"
+        )
     print("bytes are those between slow memory and the SMs\n")
     totals = _totals(rows)
     moved = totals[0] + totals[1]

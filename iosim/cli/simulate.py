@@ -80,9 +80,9 @@ def simulate(
 
     Several algorithms are shown side by side. Your own program (./mine.py:program) is checked first.
     """
+    from iosim.ragged import sequences_of
+
     lengths = lengths_of(seq_lens, problem)
-    if lengths and (levels.wanted or on_chip or pad_head_dim is not None):
-        raise UsageError("--seq-lens: goes without --levels, --kernel, --on-chip and --pad-head-dim")
     asked = padded_problem(problem, lengths) if lengths else problem.problem()
     with quiet_stdout():
         chosen = split_algorithms(algorithm)
@@ -107,12 +107,14 @@ def simulate(
             )
             for item, own in zip(chosen, options, strict=True)
         ]
+    sequences = sequences_of(asked, lengths, fixed_queries=problem.seq_q is not None)
     if levels.wanted:
         records = [
-            with_levels(record, item, hardware, levels) for record, item in zip(records, chosen, strict=True)
+            with_levels(record, item, hardware, levels, sequences)
+            for record, item in zip(records, chosen, strict=True)
         ]
     if on_chip:
-        records = [with_on_chip(record, hardware, warps) for record in records]
+        records = [with_on_chip(record, hardware, warps, sequences) for record in records]
     if as_json:
         out = [record.to_dict() | check for record, check in zip(records, checks, strict=True)]
         print_json(out[0] if len(out) == 1 else out)
@@ -166,6 +168,7 @@ def record_of(
                 granularity=tiling.step(),
                 sram_bytes=sram_bytes,
                 fixed_queries=fixed_queries,
+                pad_head_dim=pad,
             )
         return analyze(
             problem,
@@ -217,20 +220,28 @@ def as_the_kernel_runs(
 
 
 def with_levels(
-    record: RunRecord, algorithm: Algorithm, hardware: HardwareOptions, levels: LevelOptions
+    record: RunRecord,
+    algorithm: Algorithm,
+    hardware: HardwareOptions,
+    levels: LevelOptions,
+    sequences: Sequence[AttentionProblem] = (),
 ) -> RunRecord:
-    """The record with the simulated levels."""
+    """The record with the simulated levels; `sequences`: those of a ragged batch."""
     from iosim.levels import add_levels
 
     gpu = profile_of(hardware.hw, hardware.overrides)
-    return add_levels(record, algorithm, gpu, kernel=levels.facts(), chosen=levels.policies())
+    return add_levels(
+        record, algorithm, gpu, kernel=levels.facts(), chosen=levels.policies(), sequences=sequences
+    )
 
 
 def _multiple(text: str | None) -> int | None:
     return None if text is None else parse_size("pad-head-dim", text)
 
 
-def with_on_chip(record: RunRecord, hardware: HardwareOptions, warps: int) -> RunRecord:
+def with_on_chip(
+    record: RunRecord, hardware: HardwareOptions, warps: int, sequences: Sequence[AttentionProblem] = ()
+) -> RunRecord:
     """The record with `on_chip` among its notes; null where no kernel divides a tile in one of the known ways."""
     from iosim.hardware import load_profile
     from iosim.onchip import on_chip_report, schemes_of
@@ -239,7 +250,9 @@ def with_on_chip(record: RunRecord, hardware: HardwareOptions, warps: int) -> Ru
     found = None
     if schemes and record.tiles is not None:
         gpu = load_profile(hardware.hw, hardware.overrides or ())
-        found = on_chip_report(record.problem, record.tiles, schemes, warps=warps, gpu=gpu)
+        found = on_chip_report(
+            record.problem, record.tiles, schemes, warps=warps, gpu=gpu, sequences=sequences
+        )
     return replace(record, notes={**record.notes, "on_chip": found})
 
 

@@ -16,6 +16,7 @@ from iosim.interpret.trace import block_table
 from iosim.memory.cache import Cache
 from iosim.memory.config import READ, WRITE, Accesses, CacheConfig, CacheCounts
 from iosim.memory.launch import backward_blocks, grid_order, launched, outside_loops
+from iosim.memory.ragged_streams import RaggedTraces, ragged_table
 from iosim.memory.schedule import Events, Ints, Schedule, Waves, interleave, waves
 from iosim.memory.streams import BlockTraces, Ranges
 from iosim.program.ir import Kernel, Program
@@ -79,9 +80,11 @@ def simulate_kernels(
     l2: CacheConfig,
     *,
     cold_kernels: bool = False,
+    sequences: Sequence[Mapping[str, int]] = (),
 ) -> list[KernelLevels]:
     """Run every kernel of the program through one L2 that starts cold (`cold_kernels`: cold for each of them).
 
+    `sequences`: the letters of each sequence of a ragged batch (B = 1), in place of `binding`; one grid for all.
     `fetch_bytes` and `writeback_bytes` of the counts are HBM reads and writes; what is dirty at the end of a kernel
     stays in the L2. Errors: `SimulationError` for a grid too large to simulate.
     """
@@ -91,7 +94,7 @@ def simulate_kernels(
     for kernel in program.kernels:
         if cold_kernels:
             cache, before = Cache(l2), [CacheCounts()] * len(streams)
-        run = _KernelRun(program, kernel, binding, policies, l2)
+        run = _KernelRun(program, kernel, binding, policies, l2, sequences)
         for accesses in run.accesses():
             cache.feed(accesses)
         after = [cache.counts(stream) for stream in streams]
@@ -153,12 +156,20 @@ class _KernelRun:
         binding: Mapping[str, int],
         policies: Policies,
         l2: CacheConfig,
+        sequences: Sequence[Mapping[str, int]] = (),
     ) -> None:
         self.policies, self.l2 = policies, l2
-        self.table = block_table(kernel, binding, MAX_BLOCKS)
+        if sequences:
+            self.table = ragged_table(kernel, sequences, MAX_BLOCKS)
+        else:
+            self.table = block_table(kernel, binding, MAX_BLOCKS)
         order = grid_order(self.table, policies)
         backward = backward_blocks(order, policies)
-        self.traces = BlockTraces(program, kernel, binding, self.table, backward)
+        self.traces: BlockTraces | RaggedTraces
+        if sequences:
+            self.traces = RaggedTraces(program, kernel, sequences, self.table, backward)
+        else:
+            self.traces = BlockTraces(program, kernel, binding, self.table, backward)
         self.spill_stream = len(self.traces.places)
         self.phases = self.traces.phases
         self.before, self.after = outside_loops(kernel)
