@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from iosim.errors import UsageError
@@ -72,19 +72,31 @@ def ncu_metrics() -> dict[str, str]:
     return found
 
 
+NCU_OPTIONS = (
+    *("--replay-mode", "kernel"),
+    *("--cache-control", "all", "--clock-control", "none"),
+    *("--csv", "--page", "raw", "--print-units", "base"),
+)
+"""Every pass of a kernel starts from empty caches, as the model does; clocks are left alone; bytes and ns."""
+
+
 def ncu_command(kernel: str | None = None, out: str = "export.csv") -> str:
     """A command line to copy: one launch after three, cold caches, free clocks, base units."""
+    name = f"regex:{re.escape(kernel)}" if kernel else "regex:YOUR_KERNEL"
+    options = (
+        *("--target-processes", "all", "--kernel-name", name),
+        *("--launch-skip", "3", "--launch-count", "1"),
+    )
+    return shlex.join(ncu_command_for(("python", "your_benchmark.py"), out, options))
+
+
+def ncu_command_for(
+    program: Sequence[str], out: str, options: Sequence[str] = (), without: Collection[str] = ()
+) -> list[str]:
+    """The words of the command around a program; `without`: metrics that this GPU does not have."""
     launch = (REGISTERS, SHARED, *SHARED_PARTS, CLOCKS[0], SPILLED_STORES, WGMMAS, GPU_NAME)
-    words = [
-        *("ncu", "--target-processes", "all"),
-        *("--kernel-name", f"regex:{re.escape(kernel)}" if kernel else "regex:YOUR_KERNEL"),
-        *("--launch-skip", "3", "--launch-count", "1", "--replay-mode", "kernel"),
-        *("--cache-control", "all", "--clock-control", "none"),
-        *("--metrics", ",".join((*ncu_metrics().values(), *launch))),
-        *("--csv", "--page", "raw", "--print-units", "base", "--log-file", out),
-        *("python", "your_benchmark.py"),
-    ]
-    return shlex.join(words)
+    metrics = [m for m in (*ncu_metrics().values(), *launch) if m not in without]
+    return ["ncu", *options, *NCU_OPTIONS, "--metrics", ",".join(metrics), "--log-file", out, *program]
 
 
 def in_base_units(value: float, unit: str) -> float:

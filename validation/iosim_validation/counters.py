@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iosim.audit.metrics import columns_of, profiler_command
-from iosim.audit.profiler_csv import Profiled, read_profile
 from iosim.errors import InterruptedRun, UsageError
+from iosim.profiler.export import Launch, parse_export
+from iosim.profiler.metrics import ncu_command_for
 from iosim_validation.harness import kept_text
 from iosim_validation.items import Item, Work
 from iosim_validation.peers import UNFUSED
@@ -116,16 +116,14 @@ def count(
 
 def _profile(
     items: Sequence[Item], without: tuple[str, ...], run: Run
-) -> tuple[list[Profiled], tuple[str, ...], str]:
+) -> tuple[Sequence[Launch], tuple[str, ...], str]:
     """The launches of a batch, the metrics that do not exist here, and what went wrong."""
     with tempfile.TemporaryDirectory() as name:
         todo, log = Path(name) / "items.json", Path(name) / "counters.csv"
         todo.write_text(json.dumps([item.key for item in items]), encoding="utf-8")
         program = [sys.executable, "-m", "iosim_validation.profiled", str(todo)]
         while True:
-            command = profiler_command(
-                program, log_file=str(log), options=["--profile-from-start=off"], without=without
-            )
+            command = ncu_command_for(program, str(log), ("--profile-from-start", "off"), without=without)
             outcome = run(command, START_S + ITEM_S * len(items))
             said = outcome.text + (log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
             unknown = tuple(m for m in _unknown_metrics(said) if m not in without)
@@ -133,16 +131,16 @@ def _profile(
                 break
             without += unknown
     if "ERR_NVGPUCTRPERM" in said:
-        return [], without, NO_RIGHT
+        return (), without, NO_RIGHT
     try:
-        launches = read_profile(said)
+        launches = parse_export(said, "ncu").launches
     except UsageError:
-        launches = []
+        launches = ()
     fault = "" if outcome.code == 0 and launches else f"counters: ncu failed: {_last_words(said)}"
     return launches, without, fault
 
 
-def _keep(items: Sequence[Item], launches: Sequence[Profiled], table: Table) -> list[str]:
+def _keep(items: Sequence[Item], launches: Sequence[Launch], table: Table) -> list[str]:
     notes = []
     for number, mine in _by_item(launches):
         item = items[number] if number < len(items) else None
@@ -158,30 +156,30 @@ def _keep(items: Sequence[Item], launches: Sequence[Profiled], table: Table) -> 
     return notes
 
 
-def _by_item(launches: Sequence[Profiled]) -> Iterator[tuple[int, list[Profiled]]]:
+def _by_item(launches: Sequence[Launch]) -> Iterator[tuple[int, list[Launch]]]:
     """The launches behind each marker, with the number that the marker carries."""
-    current: tuple[int, list[Profiled]] | None = None
+    current: tuple[int, list[Launch]] | None = None
     for launch in launches:
-        if launch.name.startswith(MARKER_NAME):
+        if launch.kernel.startswith(MARKER_NAME):
             if current:
                 yield current
-            current = int(launch.grid.partition("x")[0]) - 1, []
+            current = (launch.blocks or 0) - 1, []
         elif current:
             current[1].append(launch)
     if current:
         yield current
 
 
-def kernel_names(item: Item, launches: Sequence[Profiled]) -> Sequence[str]:
+def kernel_names(item: Item, launches: Sequence[Launch]) -> Sequence[str]:
     """What the launches of an item are called in a measurements file."""
     if item.rung is not None:
         return item.kernels
     if item.impl == UNFUSED:
         gemms = iter(("qk_gemm", "pv_gemm"))
-        return ["softmax" if "softmax" in m.name.lower() else next(gemms, "other") for m in launches]
+        return ["softmax" if "softmax" in m.kernel.lower() else next(gemms, "other") for m in launches]
     if len(launches) == 1:
         return ["flash_fwd"]
-    return [_fused_name(launch.name.lower()) for launch in launches]
+    return [_fused_name(launch.kernel.lower()) for launch in launches]
 
 
 def _fused_name(name: str) -> str:
@@ -192,12 +190,23 @@ def _fused_name(name: str) -> str:
     return "flash_fwd" if re.search(r"flash|fmha|sdpa|attention", name) else "other"
 
 
-def _counted(row: Row, kernel: str, launch: Profiled) -> Row:
-    found = {
-        name: str(value) if isinstance(value, int) else f"{value:.9g}"
-        for name, value in columns_of(launch.metrics).items()
+def _counted(row: Row, kernel: str, launch: Launch) -> Row:
+    taken = {
+        "registers_per_thread": launch.registers_per_thread,
+        "shared_bytes_per_block": launch.shared_bytes_per_block,
+        "local_store_warp_insts": launch.spilled_stores,
+        **launch.measured,
     }
-    return row | {"kernel": kernel, "grid": launch.grid, "block": launch.block} | found
+    found = {name: _text(name, value) for name, value in taken.items() if value is not None}
+    return row | {"kernel": kernel, "grid": _size(launch.grid), "block": _size(launch.block)} | found
+
+
+def _text(column: str, value: float) -> str:
+    return f"{value:.9g}" if column.endswith("_s") else str(round(value))
+
+
+def _size(dimensions: tuple[int, int, int] | None) -> str:
+    return "x".join(map(str, dimensions or ()))
 
 
 def _unknown_metrics(text: str) -> list[str]:

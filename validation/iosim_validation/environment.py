@@ -13,6 +13,7 @@ from typing import Any
 
 import iosim
 from iosim.errors import RunError, UsageError
+from iosim.profiler.metrics import NCU_OPTIONS
 from iosim_validation.gpu import Gpu
 from iosim_validation.launch import SOURCES
 
@@ -30,6 +31,7 @@ def describe(gpu: Gpu, profile: Mapping[str, str] | None) -> dict[str, Any]:
         "kernels_sha256": kernels_sha256(),
         "profile": dict(profile) if profile else None,
         "clock_control": "none: clocks and power limit are left as they are found",
+        "profiler_options": list(NCU_OPTIONS),
     }
 
 

@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from iosim.audit.metrics import COLUMNS as COUNTED
 from iosim.errors import RunError
+from iosim.profiler.metrics import ncu_metrics
 from iosim_validation.check import Verdict
 from iosim_validation.gpu import Gpu
 from iosim_validation.items import Item, Key
@@ -24,6 +24,11 @@ Row = dict[str, str]
 FILE, CHECKS = "attention.csv", "checks.csv"
 SHAPE = ("case", "gpu", "impl", "batch", "heads", "kv_heads", "seq_q", "seq_k", "head_dim", "causal", "dtype")
 LAUNCH = ("kernel", "block_rows", "block_cols", "grid", "block")
+COUNTED = (
+    *("registers_per_thread", "shared_bytes_per_block"),
+    *(name for name in ncu_metrics() if not name.endswith("_s")),
+    *("local_store_warp_insts", "profiled_time_s"),
+)
 WHAT = ("algorithm", "rung", "block_mask")
 TIMED = (
     "p10_time_s",
@@ -74,7 +79,7 @@ class Table:
 
     def put(self, key: Key, rows: Iterable[Row]) -> None:
         """Keep the rows of an item, instead of earlier ones, on disk as well. Errors: `RunError`."""
-        self._rows[key] = list(rows)
+        self._rows[key] = [{name: row.get(name, "") for name in COLUMNS} for row in rows]
         self._save(timed=any(map(is_timed, self._rows[key])))
 
     def drop_failed(self) -> int:
