@@ -136,17 +136,22 @@ decode_split(const u16 *q, const u16 *k, const u16 *v, u16 *o, float *lse, float
                 largest[y][half] = quad_max(largest[y][half]);
                 grows |= largest[y][half] > m[y][half];
             }
-        if (__any_sync(0xffffffffu, grows)) {  // bring what was summed so far to the new maximum
+        float alpha[TALL][2];  // always worked out, so that the count of exponentials does not depend on the data
+#pragma unroll
+        for (int y = 0; y < TALL; ++y)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                alpha[y][half] = exp2_fast(m[y][half] - largest[y][half]);
+                m[y][half] = largest[y][half];
+                l[y][half] *= alpha[y][half];
+            }
+        if (__any_sync(0xffffffffu, grows)) {  // bring O so far to the new maximum
 #pragma unroll
             for (int y = 0; y < TALL; ++y)
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    const float alpha = exp2_fast(m[y][half] - largest[y][half]);
-                    m[y][half] = largest[y][half];
-                    l[y][half] *= alpha;
+                for (int b = 0; b < OUT_BLOCKS; ++b)
 #pragma unroll
-                    for (int b = 0; b < OUT_BLOCKS; ++b) out[y][b][2 * half] *= alpha, out[y][b][2 * half + 1] *= alpha;
-                }
+                    for (int i = 0; i < 4; ++i) out[y][b][i] *= alpha[y][i / 2];
         }
         u32 p[TALL][4];  // S of 16 keys, as the A operand of the second product
 #pragma unroll

@@ -44,10 +44,10 @@ class Flash1(Rung):
         )
 
     def tiles(self, problem: AttentionProblem, gpu: GpuFacts) -> tuple[TileShape, ...]:
-        """The tiles that fit, most rows of keys first: the fewer key tiles, the fewer passes over O."""
+        """The tiles that fit, most keys first (the fewer key tiles, the fewer passes over O), then most rows."""
         d = problem.head_dim
         found = [t for t in _tiles() if shared_bytes(t, d) <= gpu.shared_bytes_per_block]
-        return tuple(sorted(found, key=lambda t: (-t.cols, t.rows)))
+        return tuple(sorted(found, key=lambda t: (-t.cols, -t.rows)))
 
     def plan(self, problem: AttentionProblem, gpu: GpuFacts, tile: TileShape | None = None) -> Plan:
         """One launch. Errors: see `Rung.plan`."""
