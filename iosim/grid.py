@@ -23,6 +23,8 @@ class Grid:
     `seq` sets seq_q and seq_k together; None follows the other (kv_heads heads, value_dim head_dim). `sram_bytes`
     None is the profile's per-block limit. `dtypes` and `options` hold for all points.
     `levels` simulates the L2 of every point, with `level_policies` as fields of `Policies`.
+    `seq_lens`: every point is this ragged batch; then `seq` and `batch` are those of the padded alternative, or `seq_q`
+    the queries of every sequence and `seq_k` the longest keys.
     """
 
     algorithm: Sequence[str] = ("flash2",)
@@ -45,6 +47,7 @@ class Grid:
     overrides: Sequence[str] = ()
     levels: bool = False
     level_policies: Mapping[str, Any] = field(default_factory=dict)
+    seq_lens: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if self.seq is None and (self.seq_q is None or self.seq_k is None):

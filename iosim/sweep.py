@@ -24,11 +24,13 @@ from iosim.hardware import HardwareProfile, load_profile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import count
 from iosim.interpret.footprint import live_bytes
-from iosim.levels import generic_policies, simulate_levels
+from iosim.levels import add_levels, generic_policies, simulate_levels
 from iosim.placement import IDEAL_TILE, memory_bytes, untiled
 from iosim.problem import AttentionProblem, Mask, TileShape
 from iosim.program.evaluate import Frame, Number
 from iosim.program.ir import Program
+from iosim.ragged import analyze_ragged, ragged_row, sequences_of
+from iosim.ragged.rows import COLUMNS as RAGGED_COLUMNS
 from iosim.results import LevelBytes, in_order
 from iosim.work import useful_flops
 
@@ -76,7 +78,7 @@ def columns(grid: Grid) -> list[str]:
         *("algorithm", "profile", *_PROBLEM, *_DTYPES, "tiles", "tile_rows", "tile_cols"),
         *("sram_bytes", "sram_live_bytes", "fits", "sm_read_bytes", "sm_write_bytes"),
         *(*(_LEVELS if grid.levels else ()), *moved),
-        *(*_WORK, *_THEORY, "error"),
+        *(*_WORK, *_THEORY, *(RAGGED_COLUMNS if grid.seq_lens else ()), "error"),
     ]
 
 
@@ -92,7 +94,8 @@ def batches(grid: Grid, skip: int = 0, progress: Progress | None = None) -> Iter
         keys = [(p.axes["algorithm"], p.axes["profile"], p.axes["mask"], p.axes["tiles"]) for p in ready]
         for key in dict.fromkeys(keys):
             group = [i for i, other in enumerate(keys) if other == key]
-            for i, row in zip(group, _run(grid, gpus, key, [ready[i] for i in group]), strict=True):
+            run = _run_ragged if grid.seq_lens else _run
+            for i, row in zip(group, run(grid, gpus, key, [ready[i] for i in group]), strict=True):
                 rows[i] = row
         done += len(batch)
         yield _table(rows, names)
@@ -170,6 +173,43 @@ def _run(
             policies = generic_policies(gpu, row["sram_live_bytes"], **grid.level_policies)
             levels = simulate_levels(algorithm, problems[slot], options, shape, gpu, policies)
             row |= asdict(levels.bytes())
+    return out
+
+
+def _run_ragged(
+    grid: Grid, gpus: Mapping[str, HardwareProfile], key: tuple[str, str, str, str], points: list[_Point]
+) -> list[dict[str, Any]]:
+    """The same for a ragged batch, whose lengths are the columns: point by point."""
+    name, profile, _, tiles = key
+    algorithm, gpu = find_algorithm(name), gpus[profile]
+    absent = {n: 0 for n in columns(grid) if n.endswith(("_read_bytes", "_write_bytes"))}
+    out = []
+    for point in points:
+        row = {**point.axes, "profile": gpu.name, "sram_bytes": point.sram_bytes, "error": point.error}
+        out.append(row)
+        if point.problem is None:
+            continue
+        fixed = grid.seq_q is not None
+        try:
+            record = analyze_ragged(
+                point.problem,
+                grid.seq_lens,
+                algorithm,
+                tiles=tiles,
+                profile=gpu,
+                options=grid.options.get(name, {}),
+                footprint_model=grid.footprint_model,
+                granularity=grid.granularity,
+                sram_bytes=point.sram_bytes,
+                fixed_queries=fixed,
+            )
+        except UsageError as error:
+            row["error"] = str(error)
+            continue
+        if grid.levels:
+            sequences = sequences_of(point.problem, grid.seq_lens, fixed_queries=fixed)
+            record = add_levels(record, algorithm, gpu, chosen=grid.level_policies, sequences=sequences)
+        row |= absent | ragged_row(record)
     return out
 
 

@@ -36,6 +36,12 @@ def lengths_of(text: str | None, problem: ProblemOptions) -> tuple[int, ...]:
 
 def padded_problem(problem: ProblemOptions, lengths: Sequence[int]) -> AttentionProblem:
     """Every sequence as long as the longest."""
-    longest = str(max(lengths))
-    queries = longest if problem.seq_q is None else problem.seq_q
-    return replace(problem, batch=str(len(lengths)), seq_q=queries, seq_k=longest).problem()
+    return padded_sizes(problem, lengths).problem()
+
+
+def padded_sizes(problem: ProblemOptions, lengths: Sequence[int]) -> ProblemOptions:
+    """The options of the padded batch: --seq of the longest, or --seq-q as it was given and --seq-k of the longest."""
+    longest, batch = str(max(lengths)), str(len(lengths))
+    if problem.seq_q is None:
+        return replace(problem, batch=batch, seq=longest)
+    return replace(problem, batch=batch, seq_k=longest)

@@ -25,6 +25,7 @@ from iosim.cli.options import (
     with_options,
 )
 from iosim.cli.output import print_json, progress_bar, quiet_stdout, warn
+from iosim.cli.ragged import SeqLens, lengths_of, padded_sizes
 from iosim.cli.variants import VariantOptions
 from iosim.errors import UsageError
 from iosim.problem import DType
@@ -54,21 +55,25 @@ def sweep(
     variants: VariantOptions,
     hardware: HardwareOptions,
     levels: LevelOptions,
+    seq_lens: SeqLens = None,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """Run every combination of the axes and write one row each.
 
     Sizes, --sram, --mask, --tiles, --algorithm and --hw take lists and ranges: 64,128 or 512:131072:x2 (times 2) or
-    16:256:16 (plus 16). Without --out the table goes to stdout as CSV. A sweep into a file that was cut off goes on
-    where it stopped when the same command is run again.
+    16:256:16 (plus 16). With --seq-lens every point is that ragged batch. Without --out the table goes to stdout as
+    CSV. A sweep into a file that was cut off goes on where it stopped when the same command is run again.
     """
     from iosim.sweep import sweep as run
     from iosim.sweep_file import sweep_to_file
 
     warnings = problem.remarks()
     with quiet_stdout():
-        grid = _grid(problem.completed(), algorithm, tiling, variants, hardware, warnings)
+        lengths = lengths_of(seq_lens, problem)
+        asked = padded_sizes(problem, lengths) if lengths else problem
+        grid = _grid(asked.completed(), algorithm, tiling, variants, hardware, warnings)
+        grid = replace(grid, seq_lens=lengths)
         _prove_own(grid)
     if levels.wanted:
         if levels.kernel is not None:

@@ -68,6 +68,49 @@ def test_ragged_batch(iosim: Run, tmp_path: Any) -> None:
     assert "padding would add" in iosim("simulate --seq-lens 512,1024,37").out
 
 
+RAGGED = "--seq-lens 512,1024,37 --heads 2 --head-dim 40 --tiles 64x64"
+
+
+def test_a_ragged_batch_with_levels_on_chip_and_padded_head_dims(iosim: Run) -> None:
+    whole = iosim(f"simulate --json {RAGGED} --levels --on-chip --pad-head-dim 64 --hw h200-sxm").json
+    plain = iosim(f"simulate --json {RAGGED} --hw h200-sxm").json
+    assert whole["levels"]["kernels"][0]["blocks"] == 2 * (8 + 16 + 1)
+    assert whole["levels"]["kernels"][0]["sm_read_bytes"] == plain["traffic"]["sm_read_bytes"]
+    assert whole["on_chip"]["schemes"][0]["steps"] == 2 * (8 * 8 + 16 * 16 + 1)
+    assert whole["padding"] == {"multiple": 64, "head_dim": 64, "value_dim": 64}
+    assert whole["work"]["padded_executed_flops"] * 40 == whole["work"]["executed_flops"] * 64
+    card = iosim("simulate --json --seq-lens 512,1024,37 --kernel torch-flash2 --hw h200-sxm").json
+    assert card["levels"]["kernel"] == "torch-flash2"
+
+
+def test_the_listing_and_the_sweep_of_a_ragged_batch_are_those_of_simulate(iosim: Run) -> None:
+    record = iosim(f"simulate --json {RAGGED} --mask causal").json
+    listing = iosim(f"show flash2 --json {RAGGED} --mask causal").json
+    assert listing["ragged"] == record["ragged"]
+    assert listing["totals"]["read_bytes"] == record["traffic"]["sm_read_bytes"]
+    assert listing["totals"]["tensor_flops"] == record["work"]["executed_flops"]
+    assert "3 sequences of 37 to 1,024 keys" in iosim(f"show flash2 {RAGGED}").out
+    rows = iosim(f"sweep --json {RAGGED.replace('40', '40,64')} --mask none,causal").json
+    assert [(r["head_dim"], r["mask"]) for r in rows] == [
+        (d, m) for m in ("none", "causal") for d in (40, 64)
+    ]
+    (row,) = [r for r in rows if (r["head_dim"], r["mask"]) == (40, "causal")]
+    assert row["sm_read_bytes"] == record["traffic"]["sm_read_bytes"]
+    assert (
+        row["K_read_bytes"]
+        == next(t for t in record["traffic_by_tensor"] if t["tensor"] == "K")["read_bytes"]
+    )
+    assert row["lower_bound_bytes"] == record["theory"]["lower_bound_bytes"]
+    assert (row["batch"], row["seq_k"], row["tokens"]) == (3, 1024, 1573)
+    assert row["padding_bytes"] == record["ragged"]["padding_bytes"]
+    decode = "--seq-lens 512,1024,37 --seq-q 1 --algorithm decode --levels --hw h200-sxm"
+    (step,) = iosim(f"sweep --json {decode}").json
+    assert (step["seq_q"], step["seq_k"]) == (1, 1024)
+    assert step["hbm_read_bytes"] > 0
+    failed = iosim("sweep --json --seq-lens 512,37 --tiles 64x64,4096x4096").json
+    assert "4096x4096 needs" in failed[1]["error"]
+
+
 def test_prefix_bias_and_dropout(iosim: Run) -> None:
     words = "simulate --json --algorithm flash2 --mask prefix:256 --seq 1024 --tiles 128x128"
     plain, more = iosim(words).json, iosim(f"{words} --bias alibi --dropout").json

@@ -7,11 +7,10 @@ long as the longest, with the same tile.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from iosim import block_mask
 from iosim.algorithms.registry import Algorithm
@@ -26,49 +25,18 @@ from iosim.analysis import (
 )
 from iosim.errors import UsageError
 from iosim.hardware import HardwareProfile
-from iosim.interpret.binding import bind
-from iosim.interpret.count import Tally, count
+from iosim.interpret.count import Tally
 from iosim.interpret.launch import busy_share, thread_blocks
-from iosim.interpret.listing import CostedRow, costed_listing
 from iosim.placement import memory_bytes, untiled
 from iosim.problem import AttentionProblem, TileShape
-from iosim.program.evaluate import Number
 from iosim.program.ir import Program
+from iosim.ragged.batch import Batch, distinct
 from iosim.results import BoundValue, RunRecord, Theory
 from iosim.theory.bounds import Seen
 from iosim.work import useful_flops
 
 TRIED = 64
 """Most lengths whose best tile is tried for the whole batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """The distinct lengths as problems of one sequence each, and how often each occurs."""
-
-    problems: list[AttentionProblem]
-    copies: npt.NDArray[np.int64]
-
-    def added(self, values: Number) -> int:
-        """A number a problem, added over the whole batch."""
-        column = np.broadcast_to(np.asarray(values), self.copies.shape)
-        return sum(int(v) * int(n) for v, n in zip(column, self.copies, strict=True))
-
-    def tally(self, program: Program, tiles: TileShape) -> Tally:
-        """The count of the program over the batch."""
-        one = count(program, self.binding(tiles))
-        return Tally(
-            read_bytes={t: self.added(v) for t, v in one.read_bytes.items()},
-            write_bytes={t: self.added(v) for t, v in one.write_bytes.items()},
-            tensor_flops=self.added(one.tensor_flops),
-            vector_flops=self.added(one.vector_flops),
-            special_ops=self.added(one.special_ops),
-        )
-
-    def binding(self, tiles: TileShape) -> dict[str, Number]:
-        """Letters with the lengths as columns."""
-        queries, keys = (np.array([getattr(p, s) for p in self.problems]) for s in ("seq_q", "seq_k"))
-        return {**bind(self.problems[0], tiles), "N": queries, "Nk": keys}
 
 
 def analyze_ragged(
@@ -93,7 +61,7 @@ def analyze_ragged(
     """
     if options.get("splits") == "best":
         raise UsageError("splits: best is chosen for one length; give a ragged batch a number of splits")
-    batch = _distinct(padded, lengths, fixed_queries=fixed_queries)
+    batch = distinct(padded, lengths, fixed_queries=fixed_queries)
     resolved = algorithm.resolve(options)
     program = algorithm.program(padded.mask.kind, resolved)
 
@@ -124,7 +92,7 @@ def analyze_ragged(
         tally,
     )
     if pad_head_dim is not None:
-        wide = _Batch([p.padded(pad_head_dim) for p in batch.problems], batch.copies)
+        wide = Batch([p.padded(pad_head_dim) for p in batch.problems], batch.copies)
         work = replace(work, padded_executed_flops=int(wide.tally(program, bound).tensor_flops))
     on_chip = memory_bytes(footprint_model, whole.sram.capacity_bytes, profile.register_bytes_per_sm)
     theories = [
@@ -158,40 +126,8 @@ def analyze_ragged(
     )
 
 
-def ragged_listing(
-    program: Program,
-    padded: AttentionProblem,
-    lengths: Sequence[int],
-    tiles: TileShape,
-    *,
-    fixed_queries: bool,
-) -> list[CostedRow]:
-    """The listing of a program with what every line costs over all sequences."""
-    batch = _distinct(padded, lengths, fixed_queries=fixed_queries)
-    each = [costed_listing(program, bind(p, tiles)) for p in batch.problems]
-    costs = ("read_bytes", "write_bytes", "tensor_flops", "vector_flops", "special_ops")
-    return [
-        replace(
-            rows[0], **{c: batch.added(np.array([getattr(r, c) for r in rows], dtype=object)) for c in costs}
-        )
-        for rows in zip(*each, strict=True)
-    ]
-
-
-def sequences_of(
-    padded: AttentionProblem, lengths: Sequence[int], *, fixed_queries: bool
-) -> list[AttentionProblem]:
-    """The sequences of a batch, in order, as one problem each."""
-    return [replace(padded, batch=1, seq_k=n, seq_q=padded.seq_q if fixed_queries else n) for n in lengths]
-
-
-def _distinct(padded: AttentionProblem, lengths: Sequence[int], *, fixed_queries: bool) -> _Batch:
-    sizes, copies = np.unique(np.asarray(lengths, dtype=np.int64), return_counts=True)
-    return _Batch(sequences_of(padded, sizes.tolist(), fixed_queries=fixed_queries), copies)
-
-
 def _joint(
-    batch: _Batch,
+    batch: Batch,
     algorithm: Algorithm,
     program: Program,
     options: Mapping[str, str],
@@ -211,7 +147,7 @@ def _joint(
     return {b.name: b.bytes for b in found if b.name in ("fused", "matmul") and b.bytes is not None}
 
 
-def _added(batch: _Batch, theories: Sequence[Theory], joint: Mapping[str, int]) -> Theory:
+def _added(batch: Batch, theories: Sequence[Theory], joint: Mapping[str, int]) -> Theory:
     """Sequences share nothing, so what holds for each adds up; a bound that one of them lacks is lost for all.
 
     `joint`: bounds by name that hold for all sequences together.
@@ -247,7 +183,7 @@ def _larger(added: int | None, joint: int | None) -> int | None:
     return added if added is None or joint is None else max(added, joint)
 
 
-def _launch(batch: _Batch, program: Program, tiles: TileShape, sm_count: int) -> dict[str, Any]:
+def _launch(batch: Batch, program: Program, tiles: TileShape, sm_count: int) -> dict[str, Any]:
     blocks = {name: batch.added(n) for name, n in thread_blocks(program, batch.binding(tiles)).items()}
     share = busy_share(next(iter(blocks.values())), sm_count)
     return {"thread_blocks": blocks, "sm_count": sm_count, "sm_share": share}
