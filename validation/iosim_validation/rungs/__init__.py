@@ -7,6 +7,7 @@ from types import MappingProxyType
 from iosim_validation.rung import Rung
 from iosim_validation.rungs.decode import Decode
 from iosim_validation.rungs.flash1 import Flash1
+from iosim_validation.rungs.flash2 import Flash2
 from iosim_validation.rungs.flash2_wgmma import Flash2Wgmma
 from iosim_validation.rungs.standard import Standard, StandardNaive, StandardOnline, StandardSafe
 
@@ -16,6 +17,7 @@ _ALL: tuple[Rung, ...] = (
     StandardSafe(),
     StandardOnline(),
     Flash1(),
+    Flash2(),
     Decode(),
     Flash2Wgmma(),
 )
