@@ -123,9 +123,13 @@ def _error(
     try:
         with np.errstate(all="ignore"):
             found = run(program, case, tiles, {"Q": q, "K": k, "V": v})["O"]
+    except VerificationError as error:  # shapes that do not belong together
+        raise VerificationError(
+            f"{program.name}: cannot be run at {_describe(case, tiles)}: {error}"
+        ) from error
     except IosimError:
         raise
-    except Exception as error:  # shapes that do not belong together, and the like
+    except Exception as error:
         raise VerificationError(
             f"{program.name}: cannot be run at {_describe(case, tiles)}: {error}"
         ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from iosim.algorithms.registry import ALGORITHMS, Algorithm
 from iosim.errors import ProgramError, VerificationError
 from iosim.problem import AttentionProblem
 from iosim.program.builder import Builder
+from iosim.program.ir import Span
 from iosim.proving import prove, small_problems
 
 PLAIN = AttentionProblem.of(seq=1024, head_dim=64)
@@ -116,3 +118,54 @@ def test_small_problems_keep_mask_kind_and_shared_heads(heads: int, kv_heads: in
         assert case.mask.kind == "window"
         assert case.seq_q <= 16
         assert case.dtype_q == problem.dtype_q
+
+
+def _bad(body: Callable[[Builder, Any, Any, Any], None]) -> Algorithm:
+    def program(p: Builder) -> None:
+        Q, K, _, O = p.tensors("Q K V O")
+        for i in p.blocks(Q):
+            q, k = p.load("Q_i", Q.tile(i)), p.load("K_i", K.tile(i))
+            body(p, q, k, O.tile(i))
+
+    return mine(program)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            lambda p, q, k, o: p.store(o, p.let("S", q @ k)),
+            r"S = Q_i @ K_i: the shapes 3 x 3 and 4 x 3 do not",
+        ),
+        (lambda p, q, k, o: p.store(o, p.let("T", q @ k.T + q)), r"the shapes 3 x 4 and 3 x 3 do not belong"),
+        (
+            lambda p, q, k, o: p.store(o, p.let("S", q @ k.T)),
+            r"a value of 3 x 4 is stored into O\[0:3, 0:5\]",
+        ),
+        (
+            lambda p, q, k, o: (p.set(p.fill("m", 0, q.rows), p.let("S", q @ k.T)), p.store(o, q)),
+            r"a value of . x 1 is set to one of",
+        ),
+    ],
+    ids=["matmul", "add", "store", "set"],
+)
+def test_shapes_that_do_not_belong_together_are_named_in_the_programs_words(
+    body: Callable[[Builder, Any, Any, Any], None], said: str
+) -> None:
+    with pytest.raises(VerificationError, match=said) as caught:
+        prove(_bad(body), PLAIN)
+    assert "mine: cannot be run at batch 1" in str(caught.value)
+    assert "broadcast" not in str(caught.value)
+    assert "operand" not in str(caught.value)
+
+
+def test_a_row_by_number_beyond_the_tensor_is_named() -> None:
+    def far(p: Builder) -> None:
+        Q, K, _, O = p.tensors("Q K V O")
+        for i in p.blocks(Q):
+            q = p.load("Q_i", Q.tile(i))
+            p.load("k", K.part(Span.one(10_000)))
+            p.store(O.tile(i), q)
+
+    with pytest.raises(VerificationError, match=r"K\[10000:10001, .* leaves the tensor, which is 8 x 4"):
+        prove(mine(far), PLAIN)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from iosim.errors import ProgramError
+from iosim.errors import ProgramError, VerificationError
 from iosim.interpret.binding import bind, tensor_heads
 from iosim.interpret.pages import pool, rows_of
 from iosim.problem import AttentionProblem, TileShape
@@ -120,16 +120,46 @@ class _Machine:
                         # a thread block starts with an empty chip; a sequential loop goes on with its own
                         inside = dict(chip) if statement.parallel else chip
                         self.run(statement.body, Frame({statement.index: i}, frame), inside)
-                case Load():
-                    chip[statement.value] = self._load(statement, frame, chip)
-                case Store():
-                    self._view(statement.region, frame)[...] = chip[statement.value]
-                case Accumulate():
-                    self._view(statement.region, frame)[...] += chip[statement.value]
-                case Assign():
-                    chip[statement.value] = chip[statement.source]
-                case Compute():
-                    chip[statement.value] = self._compute(statement, frame, chip)
+                case _:
+                    try:
+                        self._step(statement, frame, chip)
+                    except (ValueError, IndexError) as error:
+                        raise VerificationError(self._misfit(statement, frame, chip)) from error
+
+    def _step(self, statement: Statement, frame: Frame, chip: dict[str, Array]) -> None:
+        match statement:
+            case Load():
+                chip[statement.value] = self._load(statement, frame, chip)
+            case Store():
+                self._view(statement.region, frame)[...] = chip[statement.value]
+            case Accumulate():
+                self._view(statement.region, frame)[...] += chip[statement.value]
+            case Assign():
+                if chip[statement.value].shape != chip[statement.source].shape:
+                    raise ValueError
+                chip[statement.value] = chip[statement.source]
+            case Compute():
+                chip[statement.value] = self._compute(statement, frame, chip)
+
+    def _misfit(self, statement: Statement, frame: Frame, chip: dict[str, Array]) -> str:
+        """In the words of the listing: which statement, and the shapes that do not belong together."""
+
+        def size(*values: str) -> str:
+            return " and ".join(" x ".join(map(str, chip[value].shape)) for value in values)
+
+        match statement:
+            case Store() | Accumulate():
+                rows, cols = (_slice(span, frame) for span in (statement.region.rows, statement.region.cols))
+                place = f"{statement.region.tensor.name}[{rows.start}:{rows.stop}, {cols.start}:{cols.stop}]"
+                return f"a value of {size(statement.value)} is stored into {place}; they must have one shape"
+            case Assign():
+                return f"{statement.text}: a value of {size(statement.value)} is set to one of {size(statement.source)}"
+            case Compute():
+                return f"{statement.text}: the shapes {size(*statement.operands)} do not belong together"
+            case Load():
+                return f"load {statement.region}: leaves the tensor"
+            case _:
+                return "a loop cannot be run"
 
     def _load(self, load: Load, frame: Frame, chip: dict[str, Array]) -> Array:
         if load.through is None:

@@ -39,8 +39,9 @@ class Span:
         return Span(start, stop, self.length, self.widest, f"{k}, {self.label}", self.packed)
 
     @staticmethod
-    def one(i: Expr) -> Span:
+    def one(i: Expr | int) -> Span:
         """The single row or column i."""
+        i = const(i) if isinstance(i, int) else i
         return Span(i, i + const(1), const(1), const(1), str(i))
 
     @staticmethod
