@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from iosim.algorithms.registry import find_algorithm
 from iosim.audit.compare import FUSED, Comparison
 from iosim.audit.measurements import MeasuredRow
-from iosim.audit.times import fused_times, gemm_time, streaming_times
+from iosim.audit.parts import DECODE, decode_part, unfused_read_bytes
+from iosim.audit.times import decode_times, fused_times, gemm_time, streaming_times
 from iosim.audit.unfused import KERNELS as UNFUSED
 from iosim.audit.unfused import unfused_bytes
 from iosim.errors import SimulationError
@@ -55,10 +56,15 @@ def predict(row: MeasuredRow, profile: HardwareProfile) -> Prediction:
     if facts is not None and row.kernel in UNFUSED:
         found = unfused_bytes(row.kernel, row.problem, facts, profile)
         known = {
+            "sm_read_bytes": unfused_read_bytes(row, facts),
             "hbm_read_bytes": found.hbm_read_bytes,
             "hbm_write_bytes": found.hbm_write_bytes,
             "profiled_time_s": gemm_time(row, facts, profile, found),
         }
+        return {column: known.get(column) for column in COLUMNS}
+    if facts is not None and row.kernel in DECODE and row.tile is not None:
+        part = decode_part(row, facts, row.tile, profile)
+        known = asdict(part) | decode_times(row, part, profile) if part else {}
         return {column: known.get(column) for column in COLUMNS}
     if row.kernel != FUSED or facts is None:
         return dict.fromkeys(COLUMNS)

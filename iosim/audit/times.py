@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from iosim.audit.compare import DECODE_QUERIES
 from iosim.audit.measurements import MeasuredRow
+from iosim.audit.parts import PartBytes
 from iosim.audit.unfused import UnfusedBytes
 from iosim.errors import ProfileError
 from iosim.hardware import HardwareProfile
@@ -70,6 +71,16 @@ def streaming_times(row: MeasuredRow, profile: HardwareProfile) -> Times:
     except ProfileError:
         return dict(_UNKNOWN)
     seconds = streaming_time(machine, *compulsory_bytes(row.problem)).seconds
+    return {"profiled_time_s": seconds, "median_time_s": seconds}
+
+
+def decode_times(row: MeasuredRow, part: PartBytes, profile: HardwareProfile) -> Times:
+    """Of one kernel of a decode with split keys: its HBM bytes at the measured bandwidth."""
+    try:
+        machine = Machine.of(profile, str(row.problem.dtype_k))
+    except ProfileError:
+        return dict(_UNKNOWN)
+    seconds = streaming_time(machine, part.hbm_read_bytes, part.hbm_write_bytes).seconds
     return {"profiled_time_s": seconds, "median_time_s": seconds}
 
 
