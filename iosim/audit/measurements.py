@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from iosim.block_mask import check as check_block_mask
 from iosim.errors import RunError, UsageError
 from iosim.problem import AttentionProblem, TileShape
 
@@ -34,7 +35,10 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRow:
-    """One measured kernel. `tile` is None where the file does not know it; counters that are missing are absent."""
+    """One measured kernel. `tile` is None where the file does not know it; counters that are missing are absent.
+
+    `block_mask`: the pattern of `iosim.block_mask` that it ran over, from an optional column.
+    """
 
     line: int
     case: str
@@ -47,6 +51,7 @@ class MeasuredRow:
     registers_per_thread: int | None
     shared_bytes_per_block: int | None
     measured: Mapping[str, float]
+    block_mask: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +107,9 @@ def _row(entry: Mapping[str, str | None], line: int) -> MeasuredRow:
 
     if None in entry:
         raise UsageError("more fields than columns")
+    for column in WORDS:
+        if not text(column).isprintable():
+            raise UsageError(f"{column}: must be printable text, got {text(column)[:40]!r}")
     sizes = {column: _whole(column, text(column)) for column in SHAPE}
     if sizes["causal"] not in (0, 1):
         raise UsageError(f"causal: must be 0 or 1, got {sizes['causal']}")
@@ -125,6 +133,7 @@ def _row(entry: Mapping[str, str | None], line: int) -> MeasuredRow:
         registers_per_thread=optional["registers_per_thread"],
         shared_bytes_per_block=optional["shared_bytes_per_block"],
         measured=measured,
+        block_mask=check_block_mask(text("block_mask")) if text("block_mask") else None,
     )
 
 

@@ -53,6 +53,8 @@ def audit_rows(
 def predict(row: MeasuredRow, profile: HardwareProfile) -> Prediction:
     """Every column for one row, from its shape, its launch and the facts of its kernel alone."""
     facts = kernels_by_measurement().get(row.implementation)
+    if facts is not None and row.block_mask is not None:
+        facts = replace(facts, options={**facts.options, "block-mask": row.block_mask})
     if facts is not None and row.kernel in UNFUSED:
         found = unfused_bytes(row.kernel, row.problem, facts, profile)
         known = {

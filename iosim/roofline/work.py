@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iosim.block_mask import visible
 from iosim.errors import SimulationError
 from iosim.kernels import CLASSES, KernelFacts
 from iosim.onchip import on_chip
@@ -78,7 +79,7 @@ def fused_work(
     by_warp = _operands(facts, padded, tile, threads)
     q_bytes = tile.rows * seen.head_dim * seen.dtype_q.itemsize
     return FusedWork(
-        steps=_steps(np.asarray(accesses, dtype=np.int64), tile_steps(seen, tile)),
+        steps=_steps(np.asarray(accesses, dtype=np.int64), _tiles(facts, seen, tile)),
         tile_flops=2 * tile.rows * tile.cols * (padded.head_dim + padded.value_dim),
         tile_scores=tile.rows * tile.cols,
         masked_tiles=masked_tiles(seen, tile),
@@ -99,6 +100,14 @@ def masked_tiles(problem: AttentionProblem, tile: TileShape) -> int:
     """
     edges = {"none": 0, "causal": 1, "window": 2, "prefix": 1}[problem.mask.kind]
     return edges * -(-tile.rows // tile.cols) + (1 if problem.seq_k % tile.cols else 0)
+
+
+def _tiles(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> int:
+    """Tiles of all heads; those of a block mask lie on the grid of the tile."""
+    mask = facts.options.get("block-mask", "off")
+    if mask == "off":
+        return tile_steps(seen, tile)
+    return seen.batch * seen.heads * int(np.count_nonzero(visible(seen, tile, mask)))
 
 
 def _steps(accesses: NDArray[np.int64], tiles: int) -> NDArray[np.int64]:
