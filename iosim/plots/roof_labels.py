@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +22,8 @@ _TRIES = 60
 _GAP_PT = 1.5
 _SAME = 0.01
 _LINES_APART = 1.7
+_LABEL_SHARE = 0.7
+"""Of the axes, that the name of a flat roof may take; a longer one leaves the sustained speed to the table."""
 
 
 def label_roofs(
@@ -33,8 +35,9 @@ def label_roofs(
     """
     pen = _Pen(axes, style, points, drawn)
     flat = compute_roof(found)
-    for group in _clusters(pen, [r for r in found if not r.level]):
-        pen.flat(group, flat)
+    sustained = {r.name: r.value for r in found if not r.level and r.measured}
+    for group in _clusters(pen, [r for r in found if not r.level and not r.measured]):
+        pen.flat(group, flat, sustained)
     unplaced = []
     for level in LEVELS:
         own = [r for r in found if r.level == level]
@@ -144,8 +147,11 @@ class _Pen:
             and _gap(spots, names) > 2 * half
         )
 
-    def flat(self, group: Sequence[Roof], matmul: Roof) -> None:
-        """At the right end, above the highest of a group, one line of text a speed; the matmul roof is drawn thick."""
+    def flat(self, group: Sequence[Roof], matmul: Roof, sustained: Mapping[str, float]) -> None:
+        """At the right end, above the highest of a group, one line of text a speed; the matmul roof is drawn thick.
+
+        `sustained`: measured speeds by the name of the printed roof, which tells of both: there is no room between.
+        """
         right = self.axes.get_xlim()[1]
         low, high = self.axes.get_ylim()
         shown = [r for r in group if low <= r.value <= high]
@@ -162,12 +168,24 @@ class _Pen:
             + (" (thick)" if matmul in row and len(rows) > 1 else "")
             for row in rows
         ]
+        both = [
+            text
+            + "".join(
+                f", sustained {format_rate(sustained[r.name], 'FLOP/s', digits=3)}"
+                for r in row
+                if r.name in sustained
+            )
+            for row, text in zip(rows, texts, strict=True)
+        ]
         ((x, y),) = self._pixels([(right, shown[0].value)])
         gap = (_GAP_PT + self.style.line_pt / 2) * self.pt
         x, y = self.axes.transData.inverted().transform((x - 2 * self.pt, y + gap))
         label = self.axes.text(
-            x, y, "\n".join(texts), fontsize=self.style.small_pt, ha="right", va="bottom", linespacing=1.15
+            x, y, "\n".join(both), fontsize=self.style.small_pt, ha="right", va="bottom", linespacing=1.15
         )
+        frame = self.axes.get_window_extent(self.renderer)
+        if label.get_window_extent(self.renderer).width > _LABEL_SHARE * frame.width:
+            label.set_text("\n".join(texts))
         box = label.get_window_extent(self.renderer)
         self.taken.append((box.x0, box.y0, box.x1, box.y1))
 

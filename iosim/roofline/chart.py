@@ -107,6 +107,7 @@ def roofs(profile: HardwareProfile, dtype: str, head_dims: Iterable[int] = (128,
             f"{machine.tensor_flops_per_clk_sm:g} FLOP/clk/SM",
         )
     )
+    found.extend(_sustained(profile, machine, dtype))
     if machine.unit != "vector":
         found.append(_flat("FP32", machine.vector_flops_per_s, f"{machine.vector_lanes:g} lanes an SM"))
     for d in sorted(set(head_dims)):
@@ -123,6 +124,24 @@ def roofs(profile: HardwareProfile, dtype: str, head_dims: Iterable[int] = (128,
 
 def _flat(name: str, value: float, how: str) -> Roof:
     return Roof(name=name, level=None, value=value, measured=False, source=f"{how} at the highest clock")
+
+
+def _sustained(profile: HardwareProfile, machine: Machine, dtype: str) -> list[Roof]:
+    """What the matmul units keep up under load: their measured rate at the clock that the power limit leaves."""
+    keys = [key for way in ("wgmma", "mma") if profile.has(key := f"measured.{way}_{dtype}_per_sm")]
+    if machine.unit == "vector" or not keys or not profile.has("measured.matrix_clock"):
+        return []
+    rate = max(float(profile.number(key)) for key in keys)
+    clock = float(profile.number("measured.matrix_clock"))
+    return [
+        Roof(
+            name=f"{machine.unit} {dtype}",
+            level=None,
+            value=rate * machine.sms * clock,
+            measured=True,
+            source=f"{rate:g} FLOP/clk/SM at {clock / 1e9:.2f} GHz, the clock under a second of matmuls",
+        )
+    ]
 
 
 def _slanted(profile: HardwareProfile, machine: Machine) -> list[Roof]:
