@@ -10,10 +10,10 @@ Names are imported when they are first used, so that `import iosim` stays fast.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers know this name; importing it would cost more than all the rest here
 if TYPE_CHECKING:
+    from typing import Any
+
     from iosim.algorithms.registry import ALGORITHMS, find_algorithm
     from iosim.analysis import analyze
     from iosim.errors import IosimError
@@ -77,6 +77,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'iosim' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOME[name]), name)
 
 

@@ -153,6 +153,10 @@ def parse_sram(text: str, itemsize: int, warnings: list[str] | None = None) -> i
     elements = re.fullmatch(r"\s*(\d+)\s*el(?:ements?|ems?)?\s*", text)
     if elements:
         size: Number = int(elements[1]) * itemsize
+    elif re.fullmatch(r"(?:[^a-zA-Z]|[eE][+-]?\d)*el(?:ements?|ems?)?\s*", text):
+        raise UsageError(
+            f"sram: {text.strip()!r} is not a whole number of elements, 1 or more, as in 98304el"
+        )
     elif re.fullmatch(r"\s*[\d.]+(?:[eE]\+?\d+)?\s*", text):
         bare = text.strip()
         raise UsageError(f"sram: {bare!r} has no unit; write {bare}B, {bare}KiB or {bare}el (elements)")

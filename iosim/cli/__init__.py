@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -50,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 good, 1 failed while running, 2 wrong usage. Errors are one line on stderr; `--debug` shows tracebacks.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if not _streams_are_open():
+        return _say("standard output is closed: there is nowhere to print to", RunError.exit_code)
     debug = "--debug" in given or os.environ.get("IOSIM_DEBUG", "0") not in ("", "0")
     given = [word for word in given if word != "--debug"]
     try:
@@ -72,6 +76,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _streams_are_open() -> bool:
+    """False for a closed stdout. A closed stderr swallows; what an encoding cannot write is written as an escape."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
+    if sys.stdout is None:
+        return False
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    return True
+
+
 def _report(error: Exception) -> int:
     if isinstance(error, IosimError):
         return _say(str(error), error.exit_code)
@@ -80,6 +96,9 @@ def _report(error: Exception) -> int:
         return 2
     if hasattr(error, "format_message"):  # what the parser of the command line raises
         return _say(_message(error), int(getattr(error, "exit_code", 2)))
+    if isinstance(error, MemoryError):
+        detail = f" ({_message(error)})" if str(error) else ""
+        return _say(f"out of memory{detail}: ask for a smaller problem or fewer points", RunError.exit_code)
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         return _say(f"{place}{error.strerror.lower()}", RunError.exit_code)

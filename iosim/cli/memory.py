@@ -104,13 +104,13 @@ def memory(
     algorithms, which = _words("algorithm", algorithm), _words("pass", passes)
     found = memory_fits(asked, algorithms, which, capacity)
     warnings += problem.remarks({"mask"})
+    paths = [] if out is None else _draw(asked, algorithms, which, name, capacity, Path(out), style, formats)
     if as_json:
         print_json(_to_dict(asked, name, capacity, found, warnings))
     else:
         warn(warnings)
         _show(asked, name, capacity, found)
-    if out is not None:
-        wrote(_draw(asked, algorithms, which, name, capacity, Path(out), style, formats))
+    wrote(paths)
 
 
 def _words(option: str, text: str) -> list[str]:
@@ -131,13 +131,14 @@ def _draw(
     formats: str,
 ) -> list[Path]:
     from iosim.capacity import memory_by_seq
-    from iosim.plots.files import save
+    from iosim.plots.files import check_formats, save
     from iosim.plots.memory import memory_by_seq_plot
     from iosim.plots.style import find_style
 
+    look, kinds = find_style(style), check_formats(split(formats))
     table = memory_by_seq(asked, algorithms, passes, PLOT_SEQS)
-    plot = memory_by_seq_plot(table, asked, find_style(style), gpu=gpu, capacity_bytes=capacity)
-    return save(plot, out / plot.name, split(formats))
+    plot = memory_by_seq_plot(table, asked, look, gpu=gpu, capacity_bytes=capacity)
+    return save(plot, out / plot.name, kinds)
 
 
 def _to_dict(

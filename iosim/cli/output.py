@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 Rows = Sequence[Sequence[str]]
@@ -33,9 +34,30 @@ def warn(lines: Sequence[str]) -> None:
         print(f"warning: {line}", file=sys.stderr)
 
 
-def quiet_stdout() -> AbstractContextManager[Any]:
-    """While a user's own file runs: what it prints goes to stderr, so that stdout stays ours."""
-    return redirect_stdout(sys.stderr)
+@contextmanager
+def quiet_stdout() -> Iterator[None]:
+    """While a user's own file runs: what it prints goes to stderr, so that stdout stays ours.
+
+    That holds for raw writes to file descriptor 1 too, where the process has one that is really stdout.
+    """
+    sys.stdout.flush()
+    with redirect_stdout(sys.stderr), _descriptor_1_to_stderr():
+        yield
+
+
+@contextmanager
+def _descriptor_1_to_stderr() -> Iterator[None]:
+    try:
+        kept = os.dup(1)
+    except OSError:
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def print_table(headers: Sequence[str], rows: Rows, *, right: Sequence[int] = (), wrap: bool = False) -> None:

@@ -123,3 +123,12 @@ def test_unknown_tiles_are_null_and_left_out_of_n(file: Path) -> None:
     assert unknown.error("hbm_read_bytes") is None
     assert all(item.predicted["hbm_read_bytes"] is not None for item in known)
     assert result.summary["hbm_read_bytes"].n == len(good)
+
+
+@pytest.mark.parametrize("column", ["case", "gpu", "impl", "kernel"])
+def test_words_that_cannot_be_printed_are_a_fault_with_their_line(file: Path, column: str) -> None:
+    good = rows()
+    write(file, [*good, good[0] | {column: "a\0b"}])
+    found = read_measurements(file)
+    assert len(found.rows) == len(good)
+    assert f"mine.csv:{len(good) + 2}: {column}: must be printable" in found.faults[0]

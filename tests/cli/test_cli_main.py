@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -118,6 +119,11 @@ def break_analyze(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None
         (KeyboardInterrupt(), "iosim: interrupted"),
         (ValueError("boom"), "iosim: internal error: ValueError: boom (--debug shows the traceback)"),
         (RunError("out.csv: the disk is full"), "iosim: out.csv: the disk is full"),
+        (
+            MemoryError("Unable to allocate 9 TiB"),
+            "iosim: out of memory (Unable to allocate 9 TiB): ask for a smaller problem or fewer points",
+        ),
+        (MemoryError(), "iosim: out of memory: ask for a smaller problem or fewer points"),
         (OSError(28, "No space left on device", "out.csv"), "iosim: out.csv: no space left on device"),
     ],
 )
@@ -148,3 +154,59 @@ def test_a_reader_that_has_gone_is_not_an_error_message() -> None:
         words = [sys.executable, "-m", "iosim", "algorithms", "list"]
         result = subprocess.run(words, stdout=gone, stderr=subprocess.PIPE, cwd=ROOT, check=False)
     assert (result.returncode, result.stderr) == (1, b"")
+
+
+def shell(command: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"IOSIM": f"{sys.executable} -m iosim"} | more
+    return subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, cwd=ROOT, env=environment, check=False
+    )
+
+
+def test_a_closed_stdout_is_one_line() -> None:
+    done = shell("$IOSIM hw list >&-")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "iosim: standard output is closed: there is nowhere to print to\n"
+
+
+def test_a_closed_stderr_does_not_spoil_stdout() -> None:
+    done = shell("$IOSIM simulate --seq 0 2>&-")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_a_narrow_encoding_is_no_reason_to_fail() -> None:
+    done = shell("$IOSIM hw show h100-sxm", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_program_that_writes_to_the_descriptor_does_not_spoil_the_json(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "import os\nos.write(1, b'loud')\n" + (ROOT / "docs" / "examples" / "mine.py").read_text()
+    )
+    done = shell(f"$IOSIM simulate --seq 64 --algorithm {mine}:program --json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["algorithm"]
+    assert "loud" in done.stderr
+
+
+def test_an_interrupt_while_the_command_line_is_imported_is_one_line() -> None:
+    code = (
+        "import sys, iosim.__main__ as door\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *rest):\n"
+        "        if name == 'iosim.cli': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "sys.exit(door.run())\n"
+    )
+    done = python("-c", code)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "iosim: interrupted\n")
+
+
+def test_the_front_door_imports_nothing_that_takes_time() -> None:
+    done = python(
+        "-S",
+        "-c",
+        "import sys; before = set(sys.modules); import iosim; print(*sorted(set(sys.modules) - before))",
+    )
+    assert set(done.stdout.split()) <= {"iosim", "__future__"}

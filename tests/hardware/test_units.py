@@ -126,6 +126,12 @@ def test_sram_in_bytes_or_elements(text: str, itemsize: int, size: int) -> None:
     assert warnings == []
 
 
+@pytest.mark.parametrize("text", ["1.5el", "0.5 elements", "-3el", "el", "1e3el"])
+def test_elements_come_whole(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a whole number of elements, 1 or more"):
+        parse_sram(text, 2)
+
+
 def test_sram_in_decimal_kilobytes_is_taken_at_its_word_and_warns() -> None:
     warnings: list[str] = []
     assert parse_sram("163 KB", 2, warnings) == 163_000

@@ -92,7 +92,7 @@ def test_the_licence_and_the_command_are_declared(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         named = {name.partition(".dist-info/")[2]: name for name in archive.namelist()}
         assert "licenses/LICENSE" in named
-        assert "iosim = iosim.cli:main" in archive.read(named["entry_points.txt"]).decode()
+        assert "iosim = iosim.__main__:run" in archive.read(named["entry_points.txt"]).decode()
 
 
 def run_installed(installed: Path, cwd: Path, *arguments: str) -> str:
