@@ -29,6 +29,7 @@ WARPS, WARP_KEYS = 4, 16
 COLS = WARPS * WARP_KEYS
 THREADS = 32 * WARPS
 MOST_SPLITS = 512
+LARGEST_SHARED_BYTES = 232448  # of a block, H100 and later
 STAGES = (2, 6)  # fewest and most slots of a warp's ring
 RESIDENT_BLOCKS = 2  # the ring takes what leaves room for two blocks on an SM
 
@@ -49,8 +50,8 @@ class Decode(Rung):
             for bf16 in (0, 1):
                 for d in HEAD_DIMS:
                     for tile in _tiles(d):
-                        for stages in sorted({STAGES[0], 3, _stages(tile, d, 232448)}):
-                            found.append(self._split(tile, d, bf16, bf16, bf16, stages, architecture))
+                        stages = _stages(tile, d, LARGEST_SHARED_BYTES)
+                        found.append(self._split(tile, d, bf16, bf16, bf16, stages, architecture))
                     found.append(self._combine(d, bf16, architecture))
         return tuple(found)
 
