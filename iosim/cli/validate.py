@@ -202,7 +202,8 @@ def _show(report: Report) -> None:
         head = ["case", "implementation", "tile", "us", "cold us", "TFLOP/s", "GB/s", "error", "flags"]
         print_table(head, [_cells(line) for line in report.lines], right=range(3, 7))
     done = report.done
-    print(f"{done.measured} measured, {done.kept} were there, {done.left} left; {report.folder}")
+    took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in report.seconds.items())
+    print(f"{done.measured} measured, {done.kept} were there, {done.left} left; {report.folder}; {took}")
     for name, reason in done.failed.items():
         print(f"  {name}: {reason}")
     if report.refusals:

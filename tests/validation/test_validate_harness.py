@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_gpu import FAKES, FakeGpu, Sparse
+from fake_gpu import FAKES, FakeGpu, FakeRung, Sparse
 
 from iosim.audit.measurements import read_measurements
 from iosim.errors import InterruptedRun, RunError, UsageError
@@ -117,6 +117,19 @@ def test_the_same_command_goes_on(tmp_path: Path) -> None:
     report = run(again, tmp_path)
     assert (report.done.kept, report.done.measured, report.done.left) == (2, 2, 0)
     assert set(again.launched) == {"three"}
+
+
+def test_a_kernel_that_changed_is_measured_again(tmp_path: Path) -> None:
+    class Changed(FakeRung):
+        def _build(self, kernel: str) -> Build:
+            return replace(super()._build(kernel), prelude="another text")
+
+    run(FakeGpu(faults={"fake": "nan"}), tmp_path)
+    report = run(FakeGpu(), tmp_path, rungs={**FAKES, "fake": Changed()})
+    assert (report.done.measured, report.done.kept) == (2, 2)
+    assert report.done.failed == {}
+    assert len(rows_of(tmp_path)) == 4
+    assert all(row["flags"] == "" for row in rows_of(tmp_path, "checks.csv"))
 
 
 def test_an_interrupt_keeps_its_rows(tmp_path: Path) -> None:

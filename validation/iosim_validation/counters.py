@@ -67,10 +67,7 @@ def pending(work: Work, table: Table) -> list[Item]:
     return [
         item
         for item in work.all_items
-        if item.case.timed
-        and (rows := table.rows(item.key))
-        and not has_failed(rows)
-        and not is_counted(rows)
+        if item.case.timed and (rows := table.of(item)) and not has_failed(rows) and not is_counted(rows)
     ]
 
 

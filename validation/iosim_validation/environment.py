@@ -18,7 +18,7 @@ from iosim_validation.gpu import Gpu
 from iosim_validation.launch import SOURCES
 
 FILE = "environment.json"
-MUST_MATCH = ("gpu", "driver", "runtime_cuda", "nvrtc", "torch", "cudnn", "power_limit_w", "kernels_sha256")
+MUST_MATCH = ("gpu", "driver", "runtime_cuda", "nvrtc", "torch", "cudnn", "power_limit_w")
 """Rows made with other values of these are not comparable, and one file shall not hold both."""
 
 

@@ -59,7 +59,7 @@ def measure(
     tell = progress or (lambda done, total: None)
     try:
         for group in work.items:
-            open_items = [item for item in group if not table.rows(item.key)]
+            open_items = [item for item in group if not table.of(item)]
             done.kept += len(group) - len(open_items)
             with_arrays = _Inputs(gpu)
             for item in open_items:
@@ -75,11 +75,11 @@ def measure(
         raise InterruptedRun(
             f"interrupted; {kept_text(table)} and the same command goes on from there"
         ) from None
-    done.left = sum(not table.rows(item.key) for item in work.all_items)
+    done.left = sum(not table.of(item) for item in work.all_items)
     done.failed = {
         " ".join(item.key).strip(): rows[0]["flags"]
         for item in work.all_items
-        if has_failed(rows := table.rows(item.key))
+        if has_failed(rows := table.of(item))
     }
     return done
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +51,18 @@ class Item:
     def builds(self) -> tuple[Build, ...]:
         """What has to be compiled for it."""
         return tuple(launch.build for launch in self.plan.launches) if self.plan else ()
+
+    @property
+    def code(self) -> str:
+        """A fingerprint of its kernels' texts, constants and grids; empty for a peer."""
+        if self.plan is None:
+            return ""
+        digest = sha256()
+        for launch in self.plan.launches:
+            build = launch.build
+            digest.update(repr((build.architecture, build.threads, build.shared_bytes, launch.grid)).encode())
+            digest.update(build.source().encode())
+        return digest.hexdigest()[:12]
 
     @property
     def kernels(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 `attention.csv` has what was timed, one row a kernel of an item (a case, an implementation, a tile). Its first columns
 are those that `iosim audit` reads; the others say how a time was made. `checks.csv` has what was only checked, and
-what failed, one row an item, with the reason in `flags`.
+what failed, one row an item, with the reason in `flags`. `code` tells which text of a kernel was measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COUNTED = (
     *(name for name in ncu_metrics() if not name.endswith("_s")),
     *("local_store_warp_insts", "profiled_time_s"),
 )
-WHAT = ("algorithm", "rung", "block_mask")
+WHAT = ("algorithm", "rung", "code", "block_mask")
 TIMED = (
     "p10_time_s",
     "p90_time_s",
@@ -77,10 +77,16 @@ class Table:
         """The rows of an item, empty when it was not measured."""
         return self._rows.get(key, [])
 
+    def of(self, item: Item) -> Sequence[Row]:
+        """The rows of an item as its kernels are now; empty when it was not measured, or before they changed."""
+        rows = self._rows.get(item.key, [])
+        return rows if rows and rows[0]["code"] == item.code else []
+
     def put(self, key: Key, rows: Iterable[Row]) -> None:
         """Keep the rows of an item, instead of earlier ones, on disk as well. Errors: `RunError`."""
         self._rows[key] = [{name: row.get(name, "") for name in COLUMNS} for row in rows]
-        self._save(timed=any(map(is_timed, self._rows[key])))
+        self._save(timed=True)
+        self._save(timed=False)
 
     def drop_failed(self) -> int:
         """Forget the items that failed, so that they are tried again; says how many."""
@@ -92,8 +98,10 @@ class Table:
         return len(failed)
 
     def _save(self, *, timed: bool) -> None:
+        path = self.folder / (FILE if timed else CHECKS)
         rows = [row for row in self if is_timed(row) == timed]
-        _write(self.folder / (FILE if timed else CHECKS), rows, COLUMNS if timed else CHECK_COLUMNS)
+        if rows or path.exists():
+            _write(path, rows, COLUMNS if timed else CHECK_COLUMNS)
 
 
 def is_timed(row: Mapping[str, str]) -> bool:
@@ -123,7 +131,9 @@ def make_rows(
     """The rows of an item: one a kernel, or a single one with the fault."""
     shared = {**_shape(item, gpu.facts.name), **_checked(verdict), **_timed(times)}
     if fault:
-        return [shared | {"kernel": item.kernels[0], "flags": FAILED + " ".join(fault.split())[:300]}]
+        shared["flags"] = FAILED + " ".join(fault.split())[:300]
+    if fault or times is None:
+        return [shared | {"kernel": "+".join(item.kernels)}]
     return [shared | {"kernel": kernel} | _launch(item, n, gpu) for n, kernel in enumerate(item.kernels)]
 
 
@@ -141,6 +151,7 @@ def _shape(item: Item, gpu: str) -> Row:
         "block_cols": str(item.tile.cols) if item.tile else "",
         "algorithm": item.rung.algorithm if item.rung else "",
         "rung": item.rung.name if item.rung else "",
+        "code": item.code,
         "block_mask": item.case.block_mask or "",
     }
 

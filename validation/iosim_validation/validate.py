@@ -94,7 +94,8 @@ class Report:
     done: Done
     refusals: tuple[Refusal, ...]
     lines: tuple[Line, ...]
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -112,6 +113,7 @@ class Report:
             "refused": [{"case": r.case, "impl": r.impl, "reason": r.reason} for r in self.refusals],
             "timed": [line.to_dict() for line in self.lines],
             "notes": list(self.notes),
+            "seconds": dict(self.seconds),
         }
 
 
@@ -193,18 +195,20 @@ def validate(
     if asked.retry and (again := table.drop_failed()):
         notes.append(f"trying {again} failed items again")
     settings = Settings(run_s=asked.suite.run_s, pause_s=asked.suite.pause_s, stop_after_s=asked.stop_after_s)
-    builds = tuple(
-        dict.fromkeys(b for item in work.all_items if not table.rows(item.key) for b in item.builds)
-    )
+    builds = tuple(dict.fromkeys(b for item in work.all_items if not table.of(item) for b in item.builds))
+    took = _Phases(clock)
     with bar("compile", len(builds)) as tell:
         broken = compile_all(builds, tell)
+    took.end("compile")
     settings = Settings(run_s=asked.suite.run_s, pause_s=asked.suite.pause_s, stop_after_s=left())
     with bar("measure", len(work.all_items)) as tell:
         done = measure(gpu, work, table, settings, broken=broken, progress=tell)
+    took.end("measure")
     if asked.counters:
         gpu.release()
         with bar("counters", 1) as tell:
             notes += count(work, table, run=profiler, tool=tool, stop_after_s=left(), progress=tell)
+        took.end("counters")
     return Report(
         gpu=gpu.facts.name,
         profile=profile.name if profile else None,
@@ -214,7 +218,21 @@ def validate(
         refusals=work.refusals,
         lines=_lines(work, table),
         notes=tuple(notes),
+        seconds=took.seconds,
     )
+
+
+class _Phases:
+    """How long each phase took."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._start = clock, clock()
+        self.seconds: dict[str, float] = {}
+
+    def end(self, name: str) -> None:
+        """The phase since the last end."""
+        now = self._clock()
+        self.seconds[name], self._start = round(now - self._start, 3), now
 
 
 def _time_left(stop_after_s: float | None, clock: Callable[[], float]) -> Callable[[], float | None]:
@@ -223,7 +241,7 @@ def _time_left(stop_after_s: float | None, clock: Callable[[], float]) -> Callab
 
 
 def _lines(work: Work, table: Table) -> tuple[Line, ...]:
-    firsts = [rows[0] for item in work.all_items if (rows := table.rows(item.key))]
+    firsts = [rows[0] for item in work.all_items if (rows := table.of(item))]
     return tuple(Line.of(row) for row in firsts if is_timed(row))
 
 
