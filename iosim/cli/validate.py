@@ -5,16 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from iosim.cli.options import HARDWARE, OUTPUT, AsJson
 from iosim.cli.output import print_json, print_table, progress_bar, warn
 from iosim.errors import UsageError
-
-if TYPE_CHECKING:
-    from iosim_validation.validate import Asked, Line, Report
 
 WRONG = 4  # exit code when a kernel was wrong or could not be run
 WORK = "Work"
@@ -144,7 +141,7 @@ def validate(
         raise typer.Exit(WRONG)
 
 
-def _run(asked: Asked) -> Report:
+def _run(asked: Any) -> Any:
     from iosim_validation import validate as side
     from iosim_validation.cupy_gpu import CupyGpu
     from iosim_validation.nvrtc import version
@@ -161,7 +158,7 @@ def _names(text: str | None) -> tuple[str, ...]:
     return names
 
 
-def _list(asked: Asked, *, as_json: bool) -> None:
+def _list(asked: Any, *, as_json: bool) -> None:
     from iosim.hardware import load_profile
     from iosim_validation.rungs import RUNGS
     from iosim_validation.validate import facts_of, list_work, plan_work
@@ -175,7 +172,7 @@ def _list(asked: Asked, *, as_json: bool) -> None:
     print_table(["case", "implementation", "tile", "work"], rows)
 
 
-def _compare(report: Report) -> dict[str, Any] | None:
+def _compare(report: Any) -> dict[str, Any] | None:
     """The summary of `iosim audit` on the rows; None where none can be predicted."""
     from iosim.audit import audit_file
 
@@ -194,7 +191,7 @@ def _compare(report: Report) -> dict[str, Any] | None:
     }
 
 
-def _show(report: Report) -> None:
+def _show(report: Any) -> None:
     from iosim.units import counted
 
     print(f"{report.gpu}" + (f", profile {report.profile}" if report.profile else ""))
@@ -212,7 +209,7 @@ def _show(report: Report) -> None:
             print(f"  {refusal.case}: {refusal.reason}")
 
 
-def _cells(line: Line) -> list[str]:
+def _cells(line: Any) -> list[str]:
     return [
         line.case,
         line.impl,
