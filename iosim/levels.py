@@ -15,7 +15,7 @@ from iosim.interpret.count import count
 from iosim.kernels import KernelFacts
 from iosim.memory.coalescer import merged_share
 from iosim.memory.config import CacheCounts
-from iosim.memory.hierarchy import KernelLevels, Policies, simulate_kernels
+from iosim.memory.hierarchy import KernelLevels, Policies, Progress, simulate_kernels
 from iosim.memory.occupancy import BlockNeeds, SmLimits, occupancy
 from iosim.memory.sliced_l2 import sliced_l2
 from iosim.placement import untiled
@@ -100,7 +100,7 @@ def kernel_policies(
     *,
     registers_per_thread: int | None = None,
     threads: int | None = None,
-    shared_bytes: int = 0,
+    shared_bytes: int | None = None,
 ) -> Policies:
     """The policies of a production kernel: its facts, and how many of its blocks an SM holds.
 
@@ -111,7 +111,7 @@ def kernel_policies(
         needs = BlockNeeds(
             threads=threads or facts.threads_per_block,
             registers_per_thread=registers_per_thread or facts.registers_per_thread,
-            shared_bytes=shared_bytes,
+            shared_bytes=facts.shared_bytes(problem, tile) if shared_bytes is None else shared_bytes,
         )
         blocks = occupancy(needs, SmLimits.of(profile)).blocks_per_sm
     spill = facts.spill(problem.head_dim, tile)
@@ -145,14 +145,15 @@ def simulate_levels(
     in_step: float | None = None,
     sampled_slices: int = SAMPLED_SLICES,
     sequences: Sequence[AttentionProblem] = (),
+    progress: Progress | None = None,
 ) -> LevelTraffic:
     """Run one algorithm's kernels through the L2 of a profile.
 
     `sequences`: those of a ragged batch, in order, one problem of batch 1 each; `problem` is then their padded batch.
 
     `in_step`: the kernel's coalescer constant; None takes the generic one on a GPU with a coalescer.
-    `sampled_slices`: L2 slices simulated, 0 for all. Errors: `ProfileError` for an unknown L2, `SimulationError`
-    for a grid that is too large.
+    `sampled_slices`: L2 slices simulated, 0 for all. `progress`: as in `simulate_kernels`.
+    Errors: `ProfileError` for an unknown L2, `SimulationError` for a grid that is too large.
     """
     program = algorithm.program(problem.mask.kind, options)
     binding = bind(problem, tile)
@@ -162,6 +163,7 @@ def simulate_levels(
         policies,
         sliced_l2(profile, sampled_slices=sampled_slices),
         sequences=[bind(p, tile) for p in sequences],
+        progress=progress,
     )
     counts = sum((k.cache for k in kernels), CacheCounts())
     read_of = _reads(program, sequences or [problem], tile)
@@ -202,6 +204,7 @@ def add_levels(
     kernel: KernelFacts | None = None,
     chosen: Mapping[str, Any] | None = None,
     sequences: Sequence[AttentionProblem] = (),
+    progress: Progress | None = None,
 ) -> RunRecord:
     """The record with the bytes of every level, and under the note `levels` how they came about.
 
@@ -222,6 +225,7 @@ def add_levels(
         policies,
         in_step=kernel.in_step if kernel else None,
         sequences=sequences,
+        progress=progress,
     )
     said = list(record.warnings)
     if levels.extrapolated:

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim.algorithms.registry import find_algorithm
+from iosim.analysis import analyze
 from iosim.errors import ProfileError, SimulationError
 from iosim.hardware import load_profile
 from iosim.kernels import load_kernel
-from iosim.levels import LevelTraffic, generic_policies, kernel_policies, simulate_levels
+from iosim.levels import LevelTraffic, add_levels, generic_policies, kernel_policies, simulate_levels
 from iosim.problem import AttentionProblem, TileShape
 
 LINE = 128
@@ -138,3 +139,14 @@ def test_spills_are_written_and_counted_apart() -> None:
     assert found.spill_write_bytes == 4 * (4 * 1024 + 512)  # 4 row tiles of 4 steps
     assert found.sm_write_bytes == without.sm_write_bytes + found.spill_write_bytes
     assert found.hbm_read_bytes == without.hbm_read_bytes
+
+
+def test_progress_counts_every_access_of_every_kernel_and_changes_nothing() -> None:
+    problem, gpu = AttentionProblem.of(seq=2048, head_dim=64, heads=4), load_profile("h200-sxm")
+    chosen = find_algorithm("standard")
+    record = analyze(problem, chosen, options={"gemm-tiles": "128x128"}, profile=gpu)
+    told: list[tuple[int, int]] = []
+    watched = add_levels(record, chosen, gpu, progress=lambda done, total: told.append((done, total)))
+    assert watched.level_bytes == add_levels(record, chosen, gpu).level_bytes
+    assert sum(done == total for done, total in told) == 3  # S, softmax, O
+    assert all(0 < done <= total for done, total in told)

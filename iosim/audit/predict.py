@@ -88,13 +88,19 @@ def simulate_row(
             profile,
             registers_per_thread=row.registers_per_thread,
             threads=row.threads_per_block,
-            # a launch states the driver's part with it, and the occupancy rules add that part
-            shared_bytes=max(0, (row.shared_bytes_per_block or 0) - profile.sram_reserved_per_block_bytes),
+            shared_bytes=_own_shared_bytes(row, profile),
         )
     except SimulationError as error:
         raise SimulationError(f"line {row.line}: {error}") from None
     algorithm = find_algorithm(facts.algorithm)
     return simulate_levels(algorithm, seen, facts.options, tile, profile, policies, in_step=facts.in_step)
+
+
+def _own_shared_bytes(row: MeasuredRow, profile: HardwareProfile) -> int | None:
+    """Without the driver's part, which a launch states with the rest and the occupancy rules add again."""
+    if row.shared_bytes_per_block is None:
+        return None
+    return max(0, row.shared_bytes_per_block - profile.sram_reserved_per_block_bytes)
 
 
 def _fused(row: MeasuredRow, facts: KernelFacts, tile: TileShape, profile: HardwareProfile) -> Prediction:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from iosim.cli.drawing import ticker
 from iosim.cli.level_options import LevelOptions, profile_of
 from iosim.cli.options import (
     ALGORITHM,
@@ -55,6 +56,7 @@ Warps = Annotated[
     typer.Option(
         "--warps",
         metavar="NUMBER",
+        min=1,
         help="Warps that divide a tile, with --on-chip.",
         rich_help_panel=ALGORITHM,
     ),
@@ -231,7 +233,13 @@ def with_levels(
 
     gpu = profile_of(hardware.hw, hardware.overrides)
     return add_levels(
-        record, algorithm, gpu, kernel=levels.facts(), chosen=levels.policies(), sequences=sequences
+        record,
+        algorithm,
+        gpu,
+        kernel=levels.facts(),
+        chosen=levels.policies(),
+        sequences=sequences,
+        progress=ticker(f"{algorithm.name} through the L2"),
     )
 
 

@@ -6,7 +6,7 @@ between. Kernels of one program run one after the other through the same L2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from iosim.program.ir import Kernel, Program
 
 MAX_BLOCKS = 4_000_000
 PIECE = 1 << 18  # events merged at a time
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +82,14 @@ def simulate_kernels(
     *,
     cold_kernels: bool = False,
     sequences: Sequence[Mapping[str, int]] = (),
+    progress: Progress | None = None,
 ) -> list[KernelLevels]:
     """Run every kernel of the program through one L2 that starts cold (`cold_kernels`: cold for each of them).
 
     `sequences`: the letters of each sequence of a ragged batch (B = 1), in place of `binding`; one grid for all.
     `fetch_bytes` and `writeback_bytes` of the counts are HBM reads and writes; what is dirty at the end of a kernel
-    stays in the L2. Errors: `SimulationError` for a grid too large to simulate.
+    stays in the L2. `progress`: told of tile accesses done and in all, kernel by kernel.
+    Errors: `SimulationError` for a grid too large to simulate.
     """
     cache = Cache(l2)
     streams = range(len(program.tensors) + 1)  # the last one is the spilled registers
@@ -95,7 +98,7 @@ def simulate_kernels(
         if cold_kernels:
             cache, before = Cache(l2), [CacheCounts()] * len(streams)
         run = _KernelRun(program, kernel, binding, policies, l2, sequences)
-        for accesses in run.accesses():
+        for accesses in run.accesses(progress):
             cache.feed(accesses)
         after = [cache.counts(stream) for stream in streams]
         added = [_since(*pair) for pair in zip(before, after, strict=True)]
@@ -178,14 +181,17 @@ class _KernelRun:
         self.read_of = np.zeros(self.spill_stream + 1, dtype=np.int64)  # bytes by tensor
         self.written_of = np.zeros(self.spill_stream + 1, dtype=np.int64)
 
-    def accesses(self) -> Iterator[Accesses]:
+    def accesses(self, progress: Progress | None = None) -> Iterator[Accesses]:
         """The merged accesses of all blocks, in pieces."""
-        policies = self.policies
+        policies, done = self.policies, 0
         # loading Q_i and storing O_i take a block about as long as its K and V tiles do, so every phase counts
         schedule = Schedule(slots=policies.slots, skew=policies.skew, seed=policies.seed)
         phases = np.maximum(self.phases, 1)
         for events in interleave(phases, self.order, schedule, piece=PIECE):
             yield self._piece(events)
+            done += len(events.block)
+            if progress:
+                progress(done, int(phases.sum()))
 
     def _piece(self, events: Events) -> Accesses:
         found = self.traces.piece(events.block, events.phase)

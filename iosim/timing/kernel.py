@@ -164,8 +164,7 @@ def simulate_kernel(
 ) -> LevelTraffic:
     """The levels of a fused forward kernel on the problem as its grid sees it."""
     seen = facts.packed(problem)
-    shared = 0 if facts.persistent else facts.shared_bytes(seen, tile)
-    policies = kernel_policies(facts, seen, tile, profile, shared_bytes=shared)
+    policies = kernel_policies(facts, seen, tile, profile)
     return simulate_levels(
         find_algorithm(facts.algorithm), seen, facts.options, tile, profile, policies, in_step=facts.in_step
     )

@@ -65,3 +65,13 @@ def test_bad_input_is_one_line(iosim: Run, words: str, says: str) -> None:
     assert outcome.code == 2
     (line,) = outcome.err.splitlines()
     assert says in line
+
+
+@pytest.mark.parametrize(
+    "command", ["simulate --seq 1024", "simulate --seq 1024 --on-chip", "on-chip --seq 1024"]
+)
+@pytest.mark.parametrize("warps", ["0", "-4"])
+def test_no_warps_divide_nothing(iosim: Callable[..., Any], command: str, warps: str) -> None:
+    done = iosim(*command.split(), "--warps", warps)
+    assert (done.code, done.out) == (2, "")
+    assert "warps" in done.err
