@@ -22,7 +22,7 @@ GRAPH_S = 2e-3
 FLAGGED_S = 20e-6
 FIRST_S = 25e-3
 LEAST_LAUNCHES, MOST_LAUNCHES = 6, 4000
-COLD_LAUNCHES, COLD_RUN_S = 15, 0.1
+COLD_LAUNCHES, COLD_RUN_S = 12, 0.06
 MOST_SETS = 32
 DRIFT = 0.05
 """A change of the time within the second half beyond which it is flagged: the card had not settled."""
@@ -64,7 +64,6 @@ def sets_needed(bytes_of_one: int, l2_bytes: int) -> int:
 
 def time_jobs(gpu: Gpu, jobs: Sequence[Job], *, run_s: float, pause_s: float) -> Times:
     """Time one kernel on some input sets, a job each; it has run once before."""
-    gpu.pause(pause_s)
     once = min(gpu.intervals(jobs, 3, flush=False))
     short = once < SHORT_S
     many = max(len(jobs), round(GRAPH_S / once / len(jobs)) * len(jobs)) if short else 1
