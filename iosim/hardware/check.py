@@ -12,6 +12,8 @@ from iosim.hardware.schema import ENTRY_KEYS, FIELDS, GROUPS, HEADER_KEYS, KINDS
 from iosim.units import Dimension, decimal_hint, is_decimal_size, parse_quantity
 
 HEADER_TEXTS = ("name", "title", "architecture", "compute_capability")
+MAX_SECTORS_A_LINE = 8
+LEAST_LINES = 16  # of an L2 partition: one set
 NOT_A_PROFILE = "a profile is a mapping of keys; see docs/hardware.md"
 
 
@@ -272,3 +274,30 @@ def contradictions(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
         both = profile.has(small) and profile.has(large)
         if both and profile.number(small) > profile.number(large):
             yield small, f"{profile.quantity(small)} is more than {large} ({profile.quantity(large)})"
+    yield from _cache_shape(profile)
+
+
+def _cache_shape(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
+    """An L2 that the hierarchy can be: lines of up to 8 sectors, sizes in powers of two, partitions with a full set."""
+    line, sector, capacity = "memory.l2.line", "memory.l2.sector", "memory.l2.capacity"
+    for key in (line, sector):
+        if profile.has(key) and not _is_power_of_two(int(profile.number(key))):
+            yield key, f"{profile.quantity(key)} must be a power of two, as 128 B"
+    if profile.has(line) and profile.has(sector):
+        sectors = int(profile.number(line)) // int(profile.number(sector))
+        if sectors > MAX_SECTORS_A_LINE:
+            yield (
+                line,
+                f"{sectors} sectors of {profile.quantity(sector)}; a line has at most {MAX_SECTORS_A_LINE}",
+            )
+    if profile.has(line) and profile.has(capacity) and profile.has("memory.l2.partitions"):
+        least = LEAST_LINES * int(profile.number(line)) * profile.l2_partitions
+        if profile.l2_capacity_bytes < least:
+            yield (
+                capacity,
+                f"must hold {LEAST_LINES} lines a partition, {least} B, got {profile.quantity(capacity)}",
+            )
+
+
+def _is_power_of_two(size: int) -> bool:
+    return size > 0 and size & (size - 1) == 0

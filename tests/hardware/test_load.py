@@ -252,3 +252,28 @@ def test_any_damage_to_a_line_loads_or_is_a_fault_with_its_place(
     for fault in check_file(str(path)):
         assert re.match(re.escape(str(path)) + r":\d+: \S", fault)
         assert len(fault.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("line", "100 B", "memory.l2.line: 100 B must be a power of two"),
+        ("line", "4096 B", "memory.l2.line: 128 sectors of 32 B; a line has at most 8"),
+        ("sector", "33 B", "memory.l2.sector: 33 B must be a power of two"),
+        ("capacity", "1 KiB", "memory.l2.capacity: must hold 16 lines a partition, 4096 B"),
+    ],
+)
+def test_an_l2_that_cannot_be_simulated_is_no_good_profile(
+    tmp_path: Path, key: str, value: str, said: str
+) -> None:
+    text = data_dir("hwprofiles").joinpath("h200-sxm.yaml").read_text()
+    head, l2, rest = text.partition("\n  l2:")
+    changed = re.sub(rf"(\n    {key}: {{value: )[^,}}]*", rf"\g<1>{value}", rest, count=1)
+    path = tmp_path / "mine.yaml"
+    path.write_text(head + l2 + changed)
+    faults = check_file(str(path))
+    assert any(said in fault for fault in faults), faults
+    line = next(
+        n for n, row in enumerate(path.read_text().splitlines(), 1) if f"    {key}: {{value: {value}" in row
+    )
+    assert any(f"mine.yaml:{line}: " in fault for fault in faults)
