@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from iosim.levels import kernel_policies
 from iosim.memory.hierarchy import launched_steps
 from iosim.memory.sliced_l2 import sliced_l2
 from iosim.problem import AttentionProblem, TileShape
+from iosim.published.numbers import select
 from iosim.roofline import FusedWork, Machine
 from iosim.roofline.work import fused_work
 
@@ -56,18 +56,21 @@ class Published:
     seconds: float
 
 
+GPUS = {"A100-80GB-SXM4": "a100-sxm-80gb", "H100-80GB-SXM5": "h100-sxm"}
+
+
 def published() -> Iterator[Published]:
-    with (MEASUREMENTS / "public" / "attention_speed.csv").open(newline="") as file:
-        for r in csv.DictReader(file):
-            batch, heads, seq, d = (int(r[k]) for k in ("batch", "heads", "seq", "head_dim"))
-            causal = r["causal"] == "1"
-            flops = 4 * batch * heads * seq**2 * d * {"fwd": 1, "fwd+bwd": 3.5}[r["pass"]] / (1 + causal)
-            problem = AttentionProblem.of(
-                batch=batch, heads=heads, seq=seq, head_dim=d, mask="causal" if causal else "none"
-            )
-            yield Published(
-                r["gpu"], r["implementation"], r["pass"], problem, flops / (float(r["tflops_per_s"]) * 1e12)
-            )
+    """FlashAttention-2, Figure 4, and FlashAttention-3, Table 2: printed speeds, by the printed count of flops."""
+    rows = [n for n in select("Figure 4", "speed") if n.paper == "FlashAttention-2"]
+    rows += [n for n in select("Table 2", "speed") if n.paper == "FlashAttention-3"]
+    for n in rows:
+        if n.value == "OOM":
+            continue
+        p = n.problem
+        flops = 4 * p.batch * p.heads * p.seq_q**2 * p.head_dim
+        flops *= {"fwd": 1, "fwd+bwd": 3.5}[n.passes] / (2 if p.mask.is_causal else 1)
+        name = n.implementation or f"{n.paper} ({n.detail.partition('; ')[2]})"
+        yield Published(GPUS[n.gpu], name, n.passes, p, flops / (n.number * 1e12))
 
 
 def work_without_cache(
