@@ -86,6 +86,10 @@ DEVICE u32 lane_by_chunks() {
     const int lane = threadIdx.x % 32;
     return swizzled<ROW_BYTES>(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 }
+// Where three blocks share an SM: copies of a lane's address, XOR-ed for each move, are not worth registers between steps.
+DEVICE void make_again(u32 &lane) {
+    if (FORGET) asm volatile("" : "+r"(lane));
+}
 // The same lane `step` times 16 rows down and `pair` times two chunks to the right. The swizzle permutes chunks within
 // 128 bytes (64 where rows are no multiple of 128), so a move inside that is an XOR, and one beyond it is a constant:
 // no address arithmetic is left but an XOR for each of up to four moves.
@@ -101,11 +105,12 @@ typedef float Output[ROW_TILES][D / 8][4];
 typedef float PerRow[ROW_TILES][2];  // a lane holds parts of rows g and g + 8 of each mma, g = lane / 4
 
 DEVICE void matmul_scores(Scores &s, u32 q_rows, u32 q_lane, u32 k_tile, u32 k_lane) {
+    make_again(q_lane), make_again(k_lane);
 #pragma unroll
     for (int t = 0; t < ROW_TILES; ++t)
 #pragma unroll
         for (int n = 0; n < KEY_TILES; ++n) s[t][n][0] = s[t][n][1] = s[t][n][2] = s[t][n][3] = 0.f;
-#pragma unroll 4  // all of a long row would let the compiler load ahead into more registers than there are
+#pragma unroll UNROLL
     for (int step = 0; step < D / 16; ++step) {
         u32 q[ROW_TILES][4];
 #pragma unroll
@@ -187,6 +192,7 @@ DEVICE void raise_reference(const Scores &s, PerRow &m, PerRow &l, Output &o, fl
 // lie as the A operand wants them, so P never leaves its registers. O is divided by l once, at the very end.
 DEVICE void add_values(Scores &s, const PerRow &m, PerRow &l, Output &o, u32 v_tile, u32 v_lane,
                        float c) {
+    make_again(v_lane);
 #pragma unroll
     for (int step = 0; step < BC / 16; ++step) {
         u32 p[ROW_TILES][4];
