@@ -27,7 +27,7 @@ from iosim_validation.peers import UNFUSED
 from iosim_validation.results import Row, Table, has_failed, is_counted
 
 MARKER_NAME = "iosim_item"
-BATCH = 30
+BATCH = 80
 START_S, ITEM_S = 90, 8
 """What a batch may take before it is given up."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -22,7 +23,7 @@ from iosim_validation.nvml import Nvml
 from iosim_validation.nvrtc import Resources, cached_cubin, version
 
 FLUSH_TIMES_L2 = 2
-QUEUE_CLOCKS = 1_000_000  # some half a millisecond in which the host gets ahead of the GPU
+QUEUE_CLOCKS = 500_000  # a quarter of a millisecond in which the host gets ahead of the GPU
 MARKER = Build(
     rung="marker",
     entry="iosim_item",
@@ -130,13 +131,13 @@ class CupyGpu:
             pairs = [(event(), event()) for _ in range(launches)]
             for n, (start, end) in enumerate(pairs):
                 self._flush()
+                self._spin()
                 start.record()
                 jobs[n % len(jobs)].run()
                 end.record()
             self.wait()
             return [elapsed(start, end) / 1e3 for start, end in pairs]
         events = [event() for _ in range(launches + 1)]
-        # While this kernel spins the host fills the queue, so that the first intervals are not the host's.
         self._spin()
         events[0].record()
         for n, after in enumerate(events[1:]):
@@ -171,8 +172,8 @@ class CupyGpu:
     def release(self) -> None:
         """Give cached memory back, CuPy's and torch's."""
         self._cupy.get_default_memory_pool().free_all_blocks()
-        if (torch := peers.torch()) is not None:
-            torch.cuda.empty_cache()
+        if "torch" in sys.modules:  # importing it takes seconds, and without it there is nothing to give back
+            sys.modules["torch"].cuda.empty_cache()
 
     def _flush(self) -> None:
         """Read twice the L2: afterwards it holds clean lines of a buffer that no kernel touches."""
@@ -183,6 +184,7 @@ class CupyGpu:
         buffer.sum(out=total)
 
     def _spin(self) -> None:
+        """Keep the GPU waiting while the host fills the queue, so that an interval is not the host's."""
         launch = spin_launch(self.facts, QUEUE_CLOCKS)
         load(launch.build)(launch.grid, (1,), launch.arguments)
 

@@ -150,7 +150,8 @@ def _checked_and_timed(
     problem = item.case.problem
     one = tensor_bytes(problem) + item.scratch_bytes()
     count = sets_needed(one, gpu.facts.l2_bytes) if item.case.timed else 1
-    gpu.release()
+    if count * one + SPARE_BYTES > gpu.free_bytes():
+        gpu.release()
     if count * one + SPARE_BYTES > gpu.free_bytes():
         raise _LeftOutError(
             f"needs {(count * one + SPARE_BYTES) / 1e9:.1f} GB, {gpu.free_bytes() / 1e9:.1f} are free"

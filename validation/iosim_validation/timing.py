@@ -15,7 +15,7 @@ from statistics import mean, median
 
 from iosim_validation.gpu import Gpu, Job, Samples
 
-SHORT_S = 100e-6
+SHORT_S = 200e-6
 """Below it launches are captured in a graph: the host would not keep up with them."""
 GRAPH_S = 2e-3
 """What one replay should take."""
