@@ -107,7 +107,6 @@ def test_an_option_reaches_only_its_algorithm() -> None:
 @pytest.mark.parametrize(
     ("options", "also", "says"),
     [
-        ({"flash2": {"block-mask": "butterfly"}}, (), "another mask at every M"),
         (BACKWARD, ("decode",), "decode has a forward pass only"),
         ({"flash2": {"pass": "bwd", "bias": "alibi"}}, (), "bias belongs to the forward pass alone"),
         ({"decode": {"splits": "best"}}, ("decode",), "splits: best is chosen for one problem"),

@@ -10,6 +10,7 @@ import typer
 from iosim.cli.drawing import Formats, StyleName, say, split, wrote
 from iosim.cli.options import OUTPUT, AsJson, HardwareOptions, ProblemOptions, with_options
 from iosim.cli.output import print_json, print_table, warn
+from iosim.cli.ragged import SeqLens, lengths_of, padded_problem
 from iosim.cli.variants import VariantOptions
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def bound(
     algorithm: Also = "",
     variants: VariantOptions,
     hardware: HardwareOptions,
+    seq_lens: SeqLens = None,
     out: Out = None,
     style: StyleName = "screen",
     formats: Formats = "png,svg,pdf",
@@ -49,14 +51,17 @@ def bound(
     """Check the N²d²/M bound: fitted exponents, constants, crossings with standard attention, gaps to the bounds.
 
     An algorithm's own options hold for every algorithm that has them; with --pass bwd those of the backward are
-    studied, against its bounds.
+    studied, against its bounds. With --block-mask or --seq-lens bytes and bounds are those of the masked problem or of
+    the true lengths, and the fitted laws those of dense attention over one sequence.
     """
     from iosim.algorithms.registry import find_algorithm
     from iosim.hardware import load_profile
-    from iosim.scaling import study_bound
+    from iosim.scaling import Lengths, study_bound
     from iosim.scaling.study import FITTED
 
-    asked = problem.problem()
+    lengths = lengths_of(seq_lens, problem)
+    batch = Lengths(seq_lens=lengths, fixed_queries=bool(lengths) and problem.seq_q is not None)
+    asked = padded_problem(problem, lengths) if lengths else problem.problem()
     warnings = problem.remarks()
     gpu = load_profile(hardware.hw, hardware.overrides or ())
     M = hardware.sram_bytes(asked, warnings)
@@ -65,7 +70,7 @@ def bound(
     options = dict(zip(names, variants.options_for([find_algorithm(name) for name in names]), strict=True))
     if out is not None:
         _check_drawing(Path(out), style, formats)
-    study = study_bound(asked, gpu, sram_bytes=M, also=also, options=options, progress=say)
+    study = study_bound(asked, gpu, sram_bytes=M, also=also, options=options, batch=batch, progress=say)
     warnings = [*gpu.warnings, *warnings]
     if as_json:
         print_json({**study.to_dict(), "warnings": warnings})
@@ -94,7 +99,7 @@ def _draw(study: BoundStudy, out: Path, style: str, formats: str, elements: bool
     look = find_style(style)
     plots = (
         traffic_by_sram(study, look, elements=elements),
-        traffic_by_seq(study, look),
+        *([traffic_by_seq(study, look)] if len(study.by_seq) else []),
         traffic_by_head_dim(study, look),
         gap_by_sram(study, look, elements=elements),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -50,7 +50,7 @@ def traffic_by_sram(study: BoundStudy, style: Style, *, elements: bool = False) 
     return Plot(
         name="traffic_by_sram",
         figure=figure,
-        data=pd.concat([_plain(study.by_sram, "count"), _lines_data(study)], ignore_index=True),
+        data=_with_lines(study),
         caption=(
             "Bytes between slow memory and the SMs against M, the bytes one thread block may hold; both axes "
             "logarithmic. Solid: best tiles. Dotted in the same colour: the paper's tiles. Wide pale line: the best "
@@ -124,7 +124,14 @@ def _by_size(
     p = study.problem
     floor = table.drop_duplicates(axis).sort_values(axis)
     where = f"{study.profile}, M = {format_bytes(study.sram_bytes)}"
-    fixed = f"d = {p.head_dim}" if axis == "seq_q" else f"N = {p.seq_q:,}"
+    lengths = study.batch.seq_lens
+    fixed = (
+        f"d = {p.head_dim}"
+        if axis == "seq_q"
+        else _length_text(p, lengths)
+        if lengths
+        else f"N = {p.seq_q:,}"
+    )
     with styled(style):
         figure, axes = new_figure(style)
         size_axis(axes, table[axis].astype(float).tolist(), label)
@@ -158,23 +165,32 @@ def _by_size(
     )
 
 
-def problem_text(p: AttentionProblem) -> str:
-    """The problem in a heading: only what is not the default."""
-    parts = [f"B = {p.batch}"] if p.batch > 1 else []
+def problem_text(p: AttentionProblem, seq_lens: Sequence[int] = ()) -> str:
+    """The problem in a heading: only what is not the default; `seq_lens`: the lengths of a ragged batch."""
+    parts = [f"B = {p.batch}"] if p.batch > 1 and not seq_lens else []
     parts += [f"H = {p.heads}" + (f":{p.kv_heads}" if p.kv_heads != p.heads else "")] if p.heads > 1 else []
-    parts += [f"N = {p.seq_q:,}" + (f" × {p.seq_k:,}" if p.seq_k != p.seq_q else ""), f"d = {p.head_dim}"]
+    parts += [_length_text(p, seq_lens), f"d = {p.head_dim}"]
     parts += [str(p.dtype_k)] + ([str(p.mask)] if p.mask.is_causal else [])
     return ", ".join(parts)
 
 
+def _length_text(p: AttentionProblem, seq_lens: Sequence[int]) -> str:
+    if seq_lens:
+        return f"{len(seq_lens):,} sequences of {min(seq_lens):,} to {max(seq_lens):,}"
+    return f"N = {p.seq_q:,}" + (f" × {p.seq_k:,}" if p.seq_k != p.seq_q else "")
+
+
 def _about(study: BoundStudy) -> str:
     """The problem, and the options where they are not the defaults."""
-    return ", ".join([problem_text(study.problem), *([study.short_options_text] if study.options else [])])
+    options = [study.short_options_text] if study.options else []
+    return ", ".join([problem_text(study.problem, study.batch.seq_lens), *options])
 
 
 def _with(study: BoundStudy) -> str:
     """The end of a caption."""
-    return f" Counted with {study.options_text}." if study.options else ""
+    lengths = study.batch.seq_lens
+    ragged = f" A batch of {len(lengths)} sequences, {sum(lengths):,} tokens." if lengths else ""
+    return ragged + (f" Counted with {study.options_text}." if study.options else "")
 
 
 def _small_cache_text(study: BoundStudy) -> str:
@@ -208,13 +224,14 @@ def _notes(axes: Axes, style: Style) -> list[str]:
 
 def _algorithms(axes: Axes, style: Style, table: pd.DataFrame, x: str, y: str, unit: int) -> list[Line]:
     out = []
+    searched = set(table.loc[table["tiles"] == "best", "algorithm"])
     for position, ((algorithm, tiles), rows) in enumerate(table.groupby(["algorithm", "tiles"], sort=False)):
         rows = rows.sort_values(x)
         xs, ys = _floats(rows[x]) / unit, _floats(rows[y])
         colour = colour_of(str(algorithm), position)
         best = tiles == "best"
         real = np.asarray(rows["attainable"].astype(bool))
-        label = str(algorithm) if best else ""
+        label = str(algorithm) if best or algorithm not in searched else ""
         if best and not real.all():
             axes.plot(xs, ys, color=colour, lw=style.thin_pt * 0.8)
             axes.plot(np.where(real, xs, np.nan), ys, color=colour, lw=style.line_pt, label=label, zorder=3)
@@ -259,6 +276,8 @@ def _class_bounds(axes: Axes, style: Style, table: pd.DataFrame, axis: str) -> l
         ("standard", "bound, scores written", _BOUND_DASHES["score round trip"]),
     ):
         rows = table[(table["algorithm"] == algorithm) & (table["tiles"] == "best")].sort_values(axis)
+        if not len(rows):  # under a block mask each tile has a bound of its own
+            continue
         x, y = _floats(rows[axis]), _floats(rows["lower_bound_bytes"])
         axes.plot(x, y, color=_BOUND_GREY, ls=dashes, lw=style.thin_pt * 1.2, label=text)
         out.append(Line(text=text, colour=GREY, x=x, y=y))
@@ -283,14 +302,20 @@ def _plain(table: pd.DataFrame, kind: str) -> pd.DataFrame:
     return out
 
 
-def _lines_data(study: BoundStudy) -> pd.DataFrame:
-    """Bounds and shapes in the columns of the counts, so that one file holds all that is drawn."""
+def _with_lines(study: BoundStudy) -> pd.DataFrame:
+    """Counts, bounds and shapes in the columns of the counts, so that one file holds all that is drawn."""
     parts: Sequence[pd.DataFrame] = (
         study.bounds.rename(columns={"bound": "algorithm", "bytes": "sm_bytes"}).assign(kind="bound"),
         study.shapes.rename(columns={"shape": "algorithm", "bytes": "sm_bytes"}).assign(kind="shape only"),
     )
     kept = ["kind", "algorithm", "sram_bytes", "sm_bytes"]
-    return pd.concat([part[kept] for part in parts if len(part)], ignore_index=True)
+    filled = [_plain(study.by_sram, "count"), *(part[kept] for part in parts if len(part))]
+    return pd.concat(filled, ignore_index=True)
 
 
 BOUND_FIGURES = (traffic_by_sram, traffic_by_seq, traffic_by_head_dim, gap_by_sram)
+
+
+def bound_figures(study: BoundStudy) -> tuple[Callable[[BoundStudy, Style], Plot], ...]:
+    """The figures that a study has: none against N for a ragged batch."""
+    return tuple(draw for draw in BOUND_FIGURES if draw is not traffic_by_seq or len(study.by_seq))

@@ -3,6 +3,7 @@
 from iosim.scaling.constants import Constant, Crossing, constants, crossings
 from iosim.scaling.exponents import Fit, fit_exponents
 from iosim.scaling.study import BoundStudy, Laws, find_laws, study_bound
+from iosim.scaling.traffic import Lengths
 
 __all__ = [
     "BoundStudy",
@@ -10,6 +11,7 @@ __all__ = [
     "Crossing",
     "Fit",
     "Laws",
+    "Lengths",
     "constants",
     "crossings",
     "find_laws",

@@ -11,7 +11,8 @@ from iosim.scaling.constants import HEAD_DIMS, Constant, Crossing, coefficient_o
 from iosim.scaling.elements import NO_OPTIONS, Options
 from iosim.scaling.exponents import Fit
 from iosim.scaling.passes import BOTH
-from iosim.units import format_bytes
+from iosim.scaling.sparse import SparseLaw
+from iosim.units import counted, format_bytes
 
 NAMES = {
     "flash1": "FlashAttention-1",
@@ -150,8 +151,34 @@ def on_losing(profile: str, sram_bytes: int, itemsize: int, options: Options = N
             )
 
 
-def on_best(best: pd.DataFrame, problem: AttentionProblem) -> Iterator[str]:
+def on_lengths(seq_lens: Sequence[int]) -> Iterator[str]:
+    """What is counted of a ragged batch, and what is not."""
+    if seq_lens:
+        yield (
+            f"Bytes and bounds are those of {counted(len(seq_lens), 'sequence')} of {min(seq_lens):,} to "
+            f"{max(seq_lens):,} keys, {sum(seq_lens):,} tokens without padding; exponents, constants and crossings are "
+            "those of one sequence, since fixed lengths have no law over N."
+        )
+
+
+def on_sparse(laws: Sequence[SparseLaw], where: str) -> Iterator[str]:
+    """Proposition 4, and what a study of a block mask is of."""
+    if not laws:
+        return
+    parts = [
+        f"{named(law.algorithm)} moves {law.once:.2f} Nd + {law.constant:.2f} · s · N²d²/M (R² = {law.r_squared:.5f})"
+        for law in laws
+    ]
+    yield f"At density s of blocks {' and '.join(parts)} matrix elements with the paper's tiles: {where}."
+    yield (
+        "The blocks of the mask are tiles, so each M has a mask of its own, and is held against the bound of its own "
+        "visible pairs. Algorithms that have no block mask are dense, and so are exponents, constants and crossings."
+    )
+
+
+def on_best(best: pd.DataFrame, problem: AttentionProblem, seq_lens: Sequence[int] = ()) -> Iterator[str]:
     """Which algorithm wins in which stretch of M."""
+    at = f"{counted(len(seq_lens), 'sequence')}" if seq_lens else f"N = {problem.seq_q:,}"
     names = best["algorithm"].astype(str).tolist()
     sizes = best["sram_bytes"].astype(int).tolist()
     stretches: list[tuple[str, int, int]] = []
@@ -162,7 +189,7 @@ def on_best(best: pd.DataFrame, problem: AttentionProblem) -> Iterator[str]:
             stretches.append((name, size, size))
     parts = [f"{named(n)} from {format_bytes(a)} to {format_bytes(b)}" for n, a, b in stretches]
     yield (
-        f"Fewest bytes at N = {problem.seq_q:,}, d = {problem.head_dim} (M on a grid from {format_bytes(sizes[0])} "
+        f"Fewest bytes at {at}, d = {problem.head_dim} (M on a grid from {format_bytes(sizes[0])} "
         f"to {format_bytes(sizes[-1])}): {'; '.join(parts)}."
     )
     reached = best[best["sm_bytes"] == best["compulsory_bytes"]]
@@ -175,7 +202,9 @@ def on_best(best: pd.DataFrame, problem: AttentionProblem) -> Iterator[str]:
 
 def on_gaps(by_sram: pd.DataFrame, gaps: pd.DataFrame, sram_bytes: int) -> Iterator[str]:
     """The gap at this GPU's M, its range over the grid, and the check that nothing lies under a bound."""
-    here = by_sram[(by_sram["sram_bytes"] == sram_bytes) & (by_sram["tiles"] == "best")]
+    here = by_sram[by_sram["sram_bytes"] == sram_bytes]
+    searched = set(here.loc[here["tiles"] == "best", "algorithm"])
+    here = here[(here["tiles"] == "best") | ~here["algorithm"].isin(searched)]
     parts = [
         f"{named(str(row['algorithm']))} {float(row['gap']):.2f}"
         for _, row in here.iterrows()
@@ -208,7 +237,7 @@ def _grid(table: pd.DataFrame) -> str:
         return int(table[column].min()), int(table[column].max())
 
     sizes = [
-        f"{letter} {low:,} to {high:,}"
+        f"{letter} {low:,} to {high:,}" if low < high else f"{letter} {low:,}"
         for letter, (low, high) in (("N", ends("seq_q")), ("d", ends("head_dim")))
     ]
     low, high = ends("sram_bytes")

@@ -18,10 +18,22 @@ from iosim.scaling import sentences as say
 from iosim.scaling.constants import HEAD_DIMS, Constant, Crossing, constants, crossings
 from iosim.scaling.elements import NO_OPTIONS, Options
 from iosim.scaling.exponents import Fit, fit_exponents
+from iosim.scaling.sparse import (
+    LAW_TEXT,
+    MASKED,
+    SparseLaw,
+    block_mask_of,
+    least_sram_bytes,
+    narrowed,
+    sparse_laws,
+    without_block_mask,
+)
 from iosim.scaling.traffic import (
+    ALIKE,
     BLOCKED_GRANULARITY,
     CURVES,
     Curve,
+    Lengths,
     along,
     best_schedule,
     bound_lines,
@@ -64,8 +76,10 @@ def in_pass(algorithms: Sequence[str], options: Options) -> tuple[str, ...]:
 def find_laws(fitted: Sequence[str] = FITTED, options: Options = NO_OPTIONS) -> Laws:
     """Fit the exponents of `fitted` (names, or files such as ./mine.py:program), and the constants and crossings.
 
-    `options`: by algorithm; constants and crossings are those of the paper's algorithms under them.
+    `options`: by algorithm; constants and crossings are those of the paper's algorithms under them. A block mask is
+    left out: its blocks are tiles, so that every point of a fit would have another mask.
     """
+    options = without_block_mask(options)
     if any(options.values()):
         fits = tuple(
             fit
@@ -92,6 +106,8 @@ def _shipped_laws() -> Laws:
 class BoundStudy:
     """What `iosim bound` found: the records, the tables behind the figures, and the answers in words.
 
+    Of a ragged batch (`batch`; `problem` is its padded alternative) there is no `by_seq`, and of a block mask there is
+    the law in its density (`sparse`); neither has lines of bounds, since these are not of the padded or dense problem.
     `by_sram`, `by_seq`, `by_head_dim`: traffic along one axis, the others as in the problem and the GPU. `gaps`: the
     grid of N, d and M on which no count may lie under a bound; `under_a_bound` is how many do.
     """
@@ -109,6 +125,8 @@ class BoundStudy:
     gaps: pd.DataFrame
     sentences: tuple[str, ...]
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    batch: Lengths = ALIKE
+    sparse: tuple[SparseLaw, ...] = ()
 
     @property
     def options_text(self) -> str:
@@ -138,6 +156,7 @@ class BoundStudy:
             "bounds": self.bounds,
             "shapes": self.shapes,
             "gaps": self.gaps,
+            **({"sparse": pd.DataFrame([s.to_dict() for s in self.sparse])} if self.sparse else {}),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,6 +167,7 @@ class BoundStudy:
             "profile": self.profile,
             "sram_bytes": self.sram_bytes,
             "options": {name: dict(own) for name, own in self.options.items()},
+            **({"seq_lens": list(self.batch.seq_lens)} if self.batch.seq_lens else {}),
             "sentences": list(self.sentences),
             "under_a_bound": self.under_a_bound,
             **tables,
@@ -168,13 +188,17 @@ def study_bound(
     laws: Laws | None = None,
     also: Sequence[str] = (),
     options: Options = NO_OPTIONS,
+    batch: Lengths = ALIKE,
     progress: Progress | None = None,
 ) -> BoundStudy:
     """Count, fit and compare; the tables are those of the problem and of M on this GPU.
 
     `laws`: found before, so that several GPUs share them. `also`: further algorithms (names, or files such as
     ./mine.py:program) to fit and draw. `options`: by algorithm; with another pass than fwd only the algorithms that
-    have it are studied, against the bounds of that pass. `progress` is told what comes next.
+    have it are studied, against the bounds of that pass. Under a block mask these are the paper's tiles alone: the best
+    dense tile is a sliver of keys, whose blocks mask nothing that a person means. Laws are those of dense attention.
+    `batch`: a ragged batch, of which `problem` is the padded alternative; what it moves and its bounds are sums over
+    the sequences, and there is no law over N, whose laws are those of one sequence. `progress` is told what comes next.
     Errors: `UsageError` and its kinds.
     """
     options = checked_options(options, also)
@@ -184,16 +208,18 @@ def study_bound(
     if laws is None:
         tell("exponents, constants and crossings")
         laws = find_laws((*FITTED, *(name for name in also if name not in FITTED)), options)
-    curves = _curves(also, options)
+    masked, curves = block_mask_of(options), _curves(also, options)
+    special = bool(masked or batch.seq_lens)
     tell(f"bytes against M, N and d on {profile.name}")
-    axis = sorted({*sram_axis(), M})
-    by_sram = along(problem, sram_bytes=axis, curves=curves)
-    by_seq = along(problem, sram_bytes=[M], seq=SEQS, curves=curves)
-    by_head_dim = along(problem, sram_bytes=[M], head_dim=WIDTHS, curves=curves)
+    axis = sorted({*_axis(problem, options, 1 if special else 4), M})
+    by_sram = along(problem, sram_bytes=axis, curves=curves, batch=batch)
+    seqs = () if batch.seq_lens else SEQS
+    by_seq = along(problem, sram_bytes=[M], seq=seqs, curves=curves) if seqs else by_sram.iloc[:0]
+    by_head_dim = along(problem, sram_bytes=[M], head_dim=WIDTHS, curves=curves, batch=batch)
     tell(f"gaps to the bounds on {profile.name}")
-    steps = sorted({*sram_axis(1), M})
-    gaps = along(problem, sram_bytes=steps, seq=GRID_SEQS, head_dim=HEAD_DIMS, curves=curves)
+    gaps = _gaps(problem, M, curves, options, batch)
     best = best_schedule(by_sram, "sram_bytes")
+    sparse = sparse_laws(options, in_pass(MASKED, options)) if masked else ()
     return BoundStudy(
         problem=problem,
         profile=profile.name,
@@ -203,20 +229,49 @@ def study_bound(
         by_seq=by_seq,
         by_head_dim=by_head_dim,
         best=best,
-        bounds=bound_lines(problem, axis, which),
-        shapes=shape_lines(problem, axis, which),
+        bounds=bound_lines(problem, () if special else axis, which),
+        shapes=shape_lines(problem, () if special else axis, which),
         gaps=gaps,
         sentences=(
             *say.on_options(options),
-            *say.on_losing(profile.name, M, problem.dtype_k.itemsize, options),
+            *say.on_lengths(batch.seq_lens),
+            *say.on_sparse(sparse, LAW_TEXT),
+            *say.on_losing(profile.name, M, problem.dtype_k.itemsize, without_block_mask(options)),
             *say.on_exponents(laws.fits),
             *say.on_constants(laws.constants),
             *say.on_crossings(laws.crossings, "m and l" if which == "fwd" else "row statistics"),
-            *say.on_best(best, problem),
+            *say.on_best(best, problem, batch.seq_lens),
             *say.on_gaps(by_sram, gaps, M),
         ),
         options=options,
+        batch=batch,
+        sparse=sparse,
     )
+
+
+def _axis(problem: AttentionProblem, options: Options, quarter_octaves: int) -> list[int]:
+    """M at which the study counts: with a block mask only those that make masks of a sensible size."""
+    least = least_sram_bytes(problem, options) if block_mask_of(options) else 0
+    return [M for M in sram_axis(quarter_octaves) if least <= M]
+
+
+def _gaps(
+    problem: AttentionProblem, sram_bytes: int, curves: Sequence[Curve], options: Options, batch: Lengths
+) -> pd.DataFrame:
+    """The grid on which no count may lie under a bound: of N, d and M, or of d and M for a ragged batch."""
+    if batch.seq_lens:
+        steps = sorted({*_axis(problem, options, 1), sram_bytes})
+        return along(problem, sram_bytes=steps, head_dim=HEAD_DIMS, curves=curves, batch=batch)
+    if not block_mask_of(options):
+        steps = sorted({*sram_axis(1), sram_bytes})
+        return along(problem, sram_bytes=steps, seq=GRID_SEQS, head_dim=HEAD_DIMS, curves=curves)
+    parts = [
+        along(problem, sram_bytes=sorted({*steps, sram_bytes}), seq=[N], head_dim=[d], curves=curves)
+        for N in GRID_SEQS
+        for d in HEAD_DIMS
+        if (steps := _axis(narrowed(problem, d, N), options, 1))
+    ]
+    return pd.concat([part for part in parts if len(part)], ignore_index=True)
 
 
 def checked_options(options: Options, also: Sequence[str] = ()) -> dict[str, Mapping[str, str]]:
@@ -226,9 +281,10 @@ def checked_options(options: Options, also: Sequence[str] = ()) -> dict[str, Map
         find_algorithm(name).resolve(own)
     if any(own.get("splits") == "best" for own in kept.values()):
         raise UsageError("splits: best is chosen for one problem at a time; give a study a number of splits")
-    if any(own.get("block-mask", "off") != "off" for own in kept.values()):
+    if block_mask_of(kept).endswith(".npy"):
         raise UsageError(
-            "block-mask: its blocks are tiles, so it would be another mask at every M; use simulate or sweep"
+            "block-mask: a file has the blocks of one tile, and a study has another tile at every M; "
+            "name a pattern, or use simulate or sweep with --tiles"
         )
     if lacking := [name for name in also if name not in in_pass(also, kept)]:
         raise UsageError(f"pass: {', '.join(lacking)} has a forward pass only; leave it out, or use pass=fwd")
@@ -242,5 +298,10 @@ def _curves(also: Sequence[str], options: Options) -> list[Curve]:
     return [
         replace(curve, options=options.get(curve.algorithm, {}))
         for curve in every
-        if curve.algorithm in there
+        if curve.algorithm in there and not _is_dense_search(curve, options)
     ]
+
+
+def _is_dense_search(curve: Curve, options: Options) -> bool:
+    """Whether a curve searches its tile as for dense attention, and then has a block mask on it."""
+    return curve.tiles == "best" and options.get(curve.algorithm, {}).get("block-mask", "off") != "off"

@@ -50,6 +50,16 @@ class Curve:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """A ragged batch: its keys by sequence, and whether all have the same queries; empty where all are alike."""
+
+    seq_lens: tuple[int, ...] = ()
+    fixed_queries: bool = False
+
+
+ALIKE = Lengths()
+
 CURVES = (
     Curve(algorithm="standard"),
     Curve(algorithm="flash1", tiles="paper"),
@@ -67,14 +77,17 @@ def along(
     seq: Sequence[int] | None = None,
     head_dim: Sequence[int] | None = None,
     curves: Sequence[Curve] = CURVES,
+    batch: Lengths = ALIKE,
 ) -> pd.DataFrame:
     """Count every curve at every combination; `seq` and `head_dim` None keep the problem's own.
+
+    `batch`: the lengths of a ragged batch, whose padded alternative `problem` is; then without `seq`.
 
     Columns: the sizes, tile, sm_bytes, compulsory_bytes, lower_bound_bytes (the strongest valid one for that
     algorithm), gap = sm_bytes / lower_bound_bytes, attainable (False where an idealised count assumes more on-chip
     memory than there is), granularity. Rows without a tile that fits are left out.
     """
-    parts = [_curve(problem, curve, sram_bytes, seq, head_dim) for curve in curves]
+    parts = [_curve(problem, curve, sram_bytes, seq, head_dim, batch) for curve in curves]
     found = [part for part in parts if len(part)]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(COLUMNS))
 
@@ -85,10 +98,13 @@ def _curve(
     sram_bytes: Sequence[int],
     seq: Sequence[int] | None,
     head_dim: Sequence[int] | None,
+    batch: Lengths,
 ) -> pd.DataFrame:
     p = problem
     widths = list(head_dim) if head_dim is not None else [p.head_dim]
     lengths: dict[str, Any] = {"seq_q": [p.seq_q], "seq_k": [p.seq_k]} if seq is None else {"seq": list(seq)}
+    if batch.seq_lens and not batch.fixed_queries:
+        lengths = {"seq": [p.seq_k]}
     shape: dict[str, Any] = {
         "batch": [p.batch],
         "heads": [p.heads],
@@ -113,6 +129,7 @@ def _curve(
             sram_bytes=some,
             tiles=(curve.tiles,),
             granularity=step,
+            seq_lens=batch.seq_lens,
             options={curve.algorithm: curve.options},
             dtypes={name: getattr(p, name).name for name in _DTYPES},
             **shape,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from iosim.analysis import analyze
@@ -60,6 +62,18 @@ def test_a_law_that_does_not_hold_is_not_claimed(report: Report) -> None:
     assert claim(-0.26).startswith("Traffic does not fall")  # as with a bias matrix, read with every tile
 
 
-def test_an_option_that_cannot_work_is_one_line() -> None:
-    with pytest.raises(UsageError, match="another mask at every M"):
-        build_report(PROBLEM, ["h200-sxm"], PAPER, options={"flash2": {"block-mask": "butterfly"}})
+def test_an_option_that_cannot_work_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "mask.npy"
+    np.save(path, np.ones((2, 2), dtype=bool))
+    with pytest.raises(UsageError, match="a file has the blocks of one tile"):
+        build_report(PROBLEM, ["h200-sxm"], PAPER, options={"flash2": {"block-mask": str(path)}})
+
+
+def test_a_block_mask_reaches_the_records_and_the_bound_of_a_report() -> None:
+    own = {"flash2": {"block-mask": "local:2"}}
+    done = build_report(PROBLEM, ["h200-sxm"], PAPER, options=own)
+    (part,) = done.parts
+    alone = analyze(PROBLEM, "flash2", profile="h200-sxm", options=own["flash2"])
+    assert next(r for r in part.records if r.algorithm == "flash2").traffic == alone.traffic
+    assert any("At density s of blocks" in sentence for sentence in part.study.sentences)
+    assert part.study.under_a_bound == 0
