@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -83,7 +84,7 @@ FAKES: Mapping[str, Rung] = {"fake": FakeRung(), "three": ThreeKernels()}
 
 @dataclass
 class FakeGpu:
-    """`seconds` of a launch by rung or peer; `faults`: rung -> wrong, nan, raises, sticky or interrupt."""
+    """`seconds` of a launch by rung or peer; `faults`: rung -> wrong, nan, raises, hangs, sticky or interrupt."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
@@ -99,6 +100,7 @@ class FakeGpu:
     flushed: int = 0
     seen: list[tuple[int, str]] = field(default_factory=list)
     launched: dict[str, int] = field(default_factory=dict)
+    woken: threading.Event = field(default_factory=threading.Event)
     _problems: dict[int, AttentionProblem] = field(default_factory=dict)
     _masks: dict[int, Any] = field(default_factory=dict)
     _kept: list[Arrays] = field(default_factory=list)
@@ -195,6 +197,9 @@ class FakeGpu:
         fault = self.faults.get(name, "")
         if fault == "raises":
             raise RuntimeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+        if fault == "hangs":
+            self.woken.wait(10)
+            raise RuntimeError("woken")
         if fault == "interrupt":
             raise KeyboardInterrupt
         if fault == "sticky":

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_gpu import FAKES, FakeGpu, FakeRung, Sparse
+from fake_gpu import FACTS, FAKES, FakeGpu, FakeRung, Sparse
 
 from iosim.audit.measurements import read_measurements
 from iosim.errors import InterruptedRun, RunError, UsageError
 from iosim_validation.cases import Case, Suite, attention
+from iosim_validation.harness import Settings, measure
+from iosim_validation.items import find_work
 from iosim_validation.launch import Build
 from iosim_validation.peers import FLASH2, UNFUSED
+from iosim_validation.results import Table
 from iosim_validation.rung import Rung
 from iosim_validation.validate import Asked, Report, validate
 
@@ -173,6 +176,20 @@ def test_a_lost_gpu_ends_the_run_behind_its_row(tmp_path: Path) -> None:
     report = run(FakeGpu(), tmp_path)
     assert report.done.kept == 1
     assert list(report.done.failed) == [f"{SMALL.name} iosim_fake 128x64"]
+
+
+def test_a_kernel_that_hangs_ends_the_process_behind_its_row(tmp_path: Path) -> None:
+    gpu, said, kept = FakeGpu(faults={"fake": "hangs"}), [], []
+
+    def end(message: str) -> None:
+        said.append(message)
+        kept.extend(rows_of(tmp_path, "checks.csv"))
+        gpu.woken.set()  # in the place of the end of the process
+
+    work = find_work([SMALL], {"fake": FAKES["fake"]}, FACTS)
+    measure(gpu, work, Table(tmp_path), Settings(hang_s=0.05), end=end)
+    assert "goes on behind this one" in said[0]
+    assert [row["flags"] for row in kept] == ["failed: did not finish within 0 s"]
 
 
 def test_too_little_memory_is_said_before_it_is_asked_for(tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from secrets import randbits
 
@@ -20,15 +24,26 @@ SPARE_BYTES = 4 << 30
 
 Progress = Callable[[int, int], None]
 Clock = Callable[[], float]
+End = Callable[[str], None]
+
+
+def end_process(message: str) -> None:
+    """Say it and end at once: a thread that waits for a GPU which hangs cannot be woken."""
+    print(f"iosim: {message}", file=sys.stderr, flush=True)
+    os._exit(RunError.exit_code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How long each item is timed, and when to stop by itself (seconds from the start; None: when all is done)."""
+    """How long each item is timed, and when to stop by itself (seconds from the start; None: when all is done).
 
-    run_s: float = 0.4
+    `hang_s`: an item that takes longer hangs, as a kernel with a barrier that nobody reaches does.
+    """
+
+    run_s: float = 0.3
     pause_s: float = 0.2
     stop_after_s: float | None = None
+    hang_s: float = 120
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +65,7 @@ def measure(
     broken: dict[Build, str] | None = None,
     progress: Progress | None = None,
     clock: Clock = time.monotonic,
+    end: End = end_process,
 ) -> Done:
     """Measure what the table does not have yet.
 
@@ -65,7 +81,8 @@ def measure(
             for item in open_items:
                 if settings.stop_after_s is not None and clock() - started > settings.stop_after_s:
                     break
-                _one(gpu, item, with_arrays, table, settings, broken or {})
+                with _watched(gpu, item, table, settings.hang_s, end):
+                    _one(gpu, item, with_arrays, table, settings, broken or {})
                 done.measured += 1
                 tell(done.kept + done.measured, total)
             if open_items:
@@ -82,6 +99,26 @@ def measure(
         if has_failed(rows := table.of(item))
     }
     return done
+
+
+@contextmanager
+def _watched(gpu: Gpu, item: Item, table: Table, seconds: float, end: End) -> Iterator[None]:
+    """End the process when the block takes longer, with a row that says so: the next run goes on behind it."""
+
+    def expired() -> None:
+        fault = f"did not finish within {seconds:.0f} s"
+        table.put(item.key, make_rows(item, gpu, verdict=None, times=None, fault=fault))
+        end(
+            f"{' '.join(item.key)}: {fault}; {kept_text(table)}, and the same command goes on behind this one"
+        )
+
+    timer = threading.Timer(seconds, expired)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def kept_text(table: Table) -> str:
