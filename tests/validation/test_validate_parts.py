@@ -63,8 +63,12 @@ def test_unknown_names_are_answered_with_the_known_ones() -> None:
 
 
 def test_a_block_mask_is_written_out_tile_by_tile() -> None:
-    case = replace(SMALL, block_mask="local:1+global:1", only=("block_sparse",), every_tile=True)
-    for item in find_work([case], {"block_sparse": Sparse()}, FACTS).all_items:
+    causal = attention((1, 2, 2, 100, 70), 16, causal=True)
+    cases = [
+        replace(SMALL, problem=p, block_mask="local:1+global:1", only=("block_sparse",), every_tile=True)
+        for p in (SMALL.problem, causal)
+    ]
+    for item in find_work(cases, {"block_sparse": Sparse()}, FACTS).all_items:
         mask, tile = item.mask(), item.tile
         assert mask is not None
         assert tile is not None
@@ -72,7 +76,8 @@ def test_a_block_mask_is_written_out_tile_by_tile() -> None:
         assert mask.shape == (100, 70)
         for r in range(100):
             for c in range(70):
-                assert mask[r, c] == blocks[r // tile.rows, c // tile.cols]
+                below = item.case.problem is SMALL.problem or c <= r + 70 - 100
+                assert mask[r, c] == (blocks[r // tile.rows, c // tile.cols] and below)
 
 
 @pytest.mark.usefixtures("numpy_for_cupy")

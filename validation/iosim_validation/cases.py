@@ -107,6 +107,18 @@ CHECKS = tuple(
     for causal in (False, True)
     for shape in (RAGGED if d in (64, 128) and dtype == "fp16" else RAGGED[3:4])
 )
+MASK_CHECKS = tuple(
+    Case(
+        problem=attention(shape, d, causal=causal),
+        block_mask="local:1+global:1",
+        timed=False,
+        peers=False,
+        only=(MASKED,),
+    )
+    for d in (64, 128)
+    for causal in (False, True)
+    for shape in RAGGED[2:5]
+)
 
 DECODE = tuple(
     Case(problem=attention(shape, 128))
@@ -166,7 +178,11 @@ SUITES: Mapping[str, Suite] = MappingProxyType(
         suite.name: suite
         for suite in (
             Suite(name="quick", title="is it right and about as fast", cases=QUICK, run_s=0.1, pause_s=0.05),
-            Suite(name="checks", title="ragged shapes and every head dimension, not timed", cases=CHECKS),
+            Suite(
+                name="checks",
+                title="ragged shapes and every head dimension, not timed",
+                cases=(*CHECKS, *MASK_CHECKS),
+            ),
             Suite(name="paper", title="the shapes of FlashAttention-2's benchmark", cases=PAPER),
             Suite(name="tiles", title="every tile of flash2 at six shapes", cases=TILES),
             Suite(
@@ -177,7 +193,7 @@ SUITES: Mapping[str, Suite] = MappingProxyType(
             Suite(
                 name="full",
                 title="checks, paper, tiles and families",
-                cases=(*CHECKS, *PAPER, *TILES, *DECODE, *GROUPED, *SOFTMAX, *BLOCK_MASKS),
+                cases=(*CHECKS, *MASK_CHECKS, *PAPER, *TILES, *DECODE, *GROUPED, *SOFTMAX, *BLOCK_MASKS),
             ),
         )
     }

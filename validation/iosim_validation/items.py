@@ -84,13 +84,14 @@ class Item:
         return sum(math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in self.plan.scratch.values())
 
     def mask(self) -> np.ndarray | None:
-        """Its block mask written out as booleans [seq_q, seq_k]; None without one."""
+        """Its block mask, and a causal one with it, as booleans [seq_q, seq_k]; None without a block mask."""
         if self.case.block_mask is None or self.tile is None:
             return None
         p, tile = self.case.problem, self.tile
         blocks = pattern(self.case.block_mask, -(-p.seq_q // tile.rows), -(-p.seq_k // tile.cols))
         wide = np.repeat(np.repeat(blocks, tile.rows, axis=0), tile.cols, axis=1)
-        return np.ascontiguousarray(wide[: p.seq_q, : p.seq_k])
+        seen = np.ascontiguousarray(wide[: p.seq_q, : p.seq_k])
+        return np.tril(seen, p.key_offset) if p.mask.kind == "causal" else seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
