@@ -39,6 +39,16 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def check_drawing(out: Path, style: str, formats: str) -> None:
+    """Before any work: the style and the formats are known, and the folder can be made. Errors as of `save`."""
+    from iosim.plots.files import check_formats, make_folder
+    from iosim.plots.style import find_style
+
+    find_style(style)
+    check_formats(split(formats))
+    make_folder(out)
+
+
 def say(message: str) -> None:
     """Progress, on stderr."""
     print(f"iosim: {message}", file=sys.stderr, flush=True)

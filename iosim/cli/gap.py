@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iosim.cli.drawing import Formats, StyleName, split, wrote
+from iosim.cli.drawing import Formats, StyleName, check_drawing, split, wrote
 from iosim.cli.level_options import LEVELS, LevelOptions
 from iosim.cli.options import (
     OUTPUT,
@@ -106,6 +106,8 @@ def gap(
     """
     if (row is None) != (file is None):
         raise UsageError("--row: give --row CASE together with --file FILE")
+    if out is not None:
+        check_drawing(Path(out), style, formats)
     with quiet_stdout():
         found = (
             _asked(problem, algorithm, tiling, variants, hardware, levels)

@@ -246,7 +246,16 @@ class HardwareOptions:
         """M in bytes, None for the profile's; elements are as wide as K's."""
         from iosim.units import parse_sram
 
-        return None if self.sram is None else parse_sram(self.sram, problem.dtype_k.itemsize, warnings)
+        if self.sram is None:
+            return None
+        size = parse_sram(self.sram, problem.dtype_k.itemsize, warnings)
+        p = problem
+        row = p.head_dim * (p.dtype_q.itemsize + p.dtype_k.itemsize) + p.value_dim * p.dtype_v.itemsize
+        if warnings is not None and size < row:
+            warnings.append(
+                f"sram: {size:,} B is less than one row each of Q, K and V ({row:,} B): no fused tile fits"
+            )
+        return size
 
 
 def split_algorithms(text: str) -> list[Algorithm]:

@@ -55,11 +55,13 @@ def splits(
     --splits marks a count of your own instead of the best.
     """
     from iosim.cli.simulate import record_of
-    from iosim.plots.files import check_formats, save
+    from iosim.plots.files import check_formats, make_folder, save
     from iosim.plots.splits import splits_plot
     from iosim.plots.style import find_style
 
     look, kinds = find_style(style), check_formats(split(formats))
+    if out is not None:
+        make_folder(Path(out))
     chosen = split_algorithms(algorithm)
     if len(chosen) != 1:
         raise UsageError(f"--algorithm: one at a time here, got {algorithm!r}")

@@ -143,3 +143,10 @@ def test_report_writes_a_folder(iosim: Run, tmp_path: Path) -> None:
     assert (out / "report.html").is_file()
     assert json.loads((out / "report.json").read_text())["problem"]["seq_q"] == 256
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_m_in_which_nothing_fits_is_remarked(iosim: Callable[..., Any]) -> None:
+    row = 3 * 128 * 2  # of Q, K and V in fp16
+    said = f"is less than one row each of Q, K and V ({row} B)"
+    assert said in iosim("show", "standard", "--seq", "64", "--sram", f"{row - 1}B").err
+    assert said not in iosim("show", "standard", "--seq", "64", "--sram", f"{row}B").err

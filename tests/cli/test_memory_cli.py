@@ -73,15 +73,3 @@ def test_bad_input_is_one_line(iosim: Run, words: str, says: str) -> None:
     assert outcome.code == 2
     (line,) = outcome.err.splitlines()
     assert says in line
-
-
-@pytest.mark.parametrize(
-    "wrong", [("--formats", "bmp"), ("--style", "loud"), ("--out", "/proc/nowhere")], ids=lambda w: w[0]
-)
-def test_what_cannot_be_drawn_is_said_before_anything_is_printed(
-    iosim: Callable[..., Any], tmp_path: Path, wrong: tuple[str, str]
-) -> None:
-    done = iosim("memory", "--seq", "1024", "--json", "--out", str(tmp_path / "x"), *wrong)
-    assert done.code in (1, 2)
-    assert done.out == ""
-    assert done.err.count("\n") == 1
