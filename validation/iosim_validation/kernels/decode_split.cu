@@ -43,8 +43,10 @@ decode_split(const u16 *q, const u16 *k, const u16 *v, u16 *o, float *lse, float
     const int first_row = left % row_tiles * ROWS, row_end = min(first_row + ROWS, rows);
     const i64 kv_head = left / row_tiles;  // of all of the batch
     k += kv_head * n_k * D, v += kv_head * n_k * D;
-    // Row r of a kv-head's tile is query r / group of query head r % group.
-    auto address = [&](int r) { return (kv_head * group + r % group) * n_q + r / group; };
+    // Row r of a kv-head's tile is query r / group of query head r % group; of one query, simply head r.
+    auto address = [&](int r) {
+        return n_q == 1 ? kv_head * group + r : (kv_head * group + r % group) * n_q + r / group;
+    };
 
     const u32 q_tile = shared_address(shared), ring = q_tile + Q_BYTES + warp * STAGES * SLOT_BYTES;
 #pragma unroll 4
@@ -194,25 +196,32 @@ decode_split(const u16 *q, const u16 *k, const u16 *v, u16 *o, float *lse, float
             }
         }
     __syncthreads();
+    if (thread < ROWS) {  // the weight of each warp's part of a row, in the place of its statistics
+        float top = LOWEST, sum = 0.f, weight[WARPS];
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) top = fmaxf(top, statistics[2 * (w * ROWS + thread)]);
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) {
+            weight[w] = exp2_fast(statistics[2 * (w * ROWS + thread)] - top);
+            sum += weight[w] * statistics[2 * (w * ROWS + thread) + 1];
+        }
+        const float reciprocal = sum > 0.f ? 1.f / sum : 0.f;
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) statistics[2 * (w * ROWS + thread)] = weight[w] * reciprocal;
+        statistics[2 * thread + 1] = sum > 0.f ? (top + log2_fast(sum)) * LN_2 : NEG_INF;
+    }
+    __syncthreads();
 #pragma unroll 1
     for (int n = thread; n < (row_end - first_row) * (D / 8); n += THREADS) {
         const int row = n / (D / 8), column = n % (D / 8) * 8;
-        float top = LOWEST, sum = 0.f, weight[WARPS], x[8] = {};
-#pragma unroll
-        for (int w = 0; w < WARPS; ++w) top = fmaxf(top, statistics[2 * (w * ROWS + row)]);
+        float x[8] = {};
+        const float log_sum = statistics[2 * row + 1];
 #pragma unroll
         for (int w = 0; w < WARPS; ++w) {
-            weight[w] = exp2_fast(statistics[2 * (w * ROWS + row)] - top);
-            sum += weight[w] * statistics[2 * (w * ROWS + row) + 1];
+            const float weight = statistics[2 * (w * ROWS + row)];
+#pragma unroll
+            for (int i = 0; i < 8; ++i) x[i] += weight * parts[(w * ROWS + row) * OUT_STRIDE + column + i];
         }
-        const float reciprocal = sum > 0.f ? 1.f / sum : 0.f;
-        const float log_sum = sum > 0.f ? (top + log2_fast(sum)) * LN_2 : NEG_INF;
-#pragma unroll
-        for (int w = 0; w < WARPS; ++w)
-#pragma unroll
-            for (int i = 0; i < 8; ++i) x[i] += weight[w] * parts[(w * ROWS + row) * OUT_STRIDE + column + i];
-#pragma unroll
-        for (int i = 0; i < 8; ++i) x[i] *= reciprocal;
         const int r = first_row + row;
 #if SPLIT
         const i64 at = (kv_head * splits + split) * rows + r;

@@ -12,7 +12,9 @@
 // Where things live: K_j and V_j [KEYS x D] in shared memory for a whole inner loop; Q_i [ROWS x D] in one of two
 // slots there, the next one on its way by cp.async; S, P and O_i of 16 rows in the registers of a warp (mma.sync,
 // ROWS / 16 warps); between two visits O_i in fp32 scratch `o_between` [batch, heads, n_q, D] and the statistics in
-// `m`, `l` [batch, heads, n_q], fp32. After the last key tile O is rounded to 16 bits and the log-sum-exp written.
+// `m`, `l` [batch, heads, n_q], fp32. A warp has a waiting room of its own in shared memory for its rows of O: O_i+1
+// comes in there by cp.async from when O_i has left it for the registers until it is needed itself, so that the way
+// through memory runs beside the products. After the last key tile O is rounded and the log-sum-exp written.
 //
 // In words of the tile program `flash1` (variant=fp32-between), read and written a head at
 // Tc = ceil(n_k / KEYS), full mask:
@@ -25,18 +27,13 @@
 //
 // Built for sm_80 and later; D = 32, 64, 96, 128; ROWS = 64, 128; KEYS = 64, 128; fp16, bf16. (At D = 256
 // O of 16 rows takes 128 of the 255 registers of a thread, and the rest spills.)
-// Shared memory: 4D * (ROWS + KEYS) bytes.
+// Shared memory: 4D * (2 ROWS + KEYS) bytes.
 
 constexpr int THREADS = ROWS / 16 * 32, Q_BYTES = ROWS * D * 2, KV_BYTES = KEYS * D * 2;
 constexpr int QK_UNROLL = D * KEYS > 128 * 64 ? 1 : D / 16;  // fewer addresses in registers where those are scarce
 constexpr int KEY_BLOCKS = KEYS / 8, OUT_BLOCKS = D / 8;  // accumulators of 16 x 8
 
-// Eight bytes past the L1: written by one pass and read by the next.
-DEVICE float2 load_pair(const float *from) {
-    float2 r;
-    asm volatile("ld.global.cg.v2.f32 {%0, %1}, [%2];" : "=f"(r.x), "=f"(r.y) : "l"(from) : "memory");
-    return r;
-}
+// Past the L1: written by one pass and read by the next.
 DEVICE float load_one(const float *from) {
     float r;
     asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(r) : "l"(from) : "memory");
@@ -51,10 +48,36 @@ struct Head {  // of one (batch, head): what goes through memory between visits
     int n_q, n_k;
 };
 
+constexpr int ROOM_BYTES = 16 * D * 4;  // a warp's waiting room for its rows of O
+
+// Starts the way of 16 rows of O, from `row` on, into the waiting room.
+DEVICE void fetch_o(const Head &head, u32 room, i64 row, int lane) {
+#pragma unroll 4
+    for (int n = lane; n < 16 * D / 4; n += 32) {
+        const int r = n / (D / 4), chunk = n % (D / 4);
+        const bool inside = row + r < head.n_q;
+        const float *from = inside ? head.o + (row + r) * D + 4 * chunk : head.o;
+        copy_async_16(room + swizzled<D * 4>(r, chunk), from, inside);
+    }
+}
+// Out of the waiting room, as accumulators of mma.sync, brought to the new maximum.
+DEVICE void take_o(float (&o)[OUT_BLOCKS][4], const char *room, const float (&factor)[2], int lane) {
+#pragma unroll
+    for (int b = 0; b < OUT_BLOCKS; ++b)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const u32 at = swizzled<D * 4>(lane / 4 + 8 * half, 2 * b + lane % 4 / 2) + lane % 2 * 8;
+            const float2 pair = *(const float2 *)(room + at);
+            o[b][2 * half] = pair.x * factor[half];
+            o[b][2 * half + 1] = pair.y * factor[half];
+        }
+}
+
 // Lines 9 to 13 of the algorithm for 16 rows of a warp. `row`: this lane's first row; the other is 8 below.
-DEVICE void visit(const Head &head, u32 q_tile, u32 k_tile, u32 v_tile, int row, int key, float scale, bool masked,
-                  bool fresh, int warp, int lane) {
-    float o[OUT_BLOCKS][4] = {}, m[2] = {LOWEST, LOWEST}, l[2] = {};
+// `more`: another row tile follows in this pass.
+DEVICE void visit(const Head &head, const char *room, u32 q_tile, u32 k_tile, u32 v_tile, int row, int key, float scale,
+                  bool masked, bool fresh, bool more, int warp, int lane) {
+    float m[2] = {LOWEST, LOWEST}, l[2] = {};
     const int column = lane % 4 * 2;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {  // asked for now, needed after S is there
@@ -62,12 +85,6 @@ DEVICE void visit(const Head &head, u32 q_tile, u32 k_tile, u32 v_tile, int row,
         if (fresh || r >= head.n_q) continue;
         m[half] = load_one(head.m + r);
         l[half] = load_one(head.l + r);
-#pragma unroll
-        for (int b = 0; b < OUT_BLOCKS; ++b) {
-            const float2 pair = load_pair(head.o + (i64)r * D + 8 * b + column);
-            o[b][2 * half] = pair.x;
-            o[b][2 * half + 1] = pair.y;
-        }
     }
     float s[KEY_BLOCKS][4] = {};
 #pragma unroll QK_UNROLL
@@ -82,7 +99,7 @@ DEVICE void visit(const Head &head, u32 q_tile, u32 k_tile, u32 v_tile, int row,
         }
     }
     u32 p[KEY_BLOCKS][2];
-    float reciprocal[2];
+    float before[2], reciprocal[2];  // what O so far is multiplied by, and what O is in the end
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         int seen = head.n_k;  // keys that this row sees
@@ -110,14 +127,18 @@ DEVICE void visit(const Head &head, u32 q_tile, u32 k_tile, u32 v_tile, int row,
         const float old = alpha * l[half], l_new = old + beta * sum;
 #pragma unroll
         for (int x = 0; x < KEY_BLOCKS; ++x) p[x][half] = pack2(beta * s[x][2 * half], beta * s[x][2 * half + 1]);
-#pragma unroll
-        for (int b = 0; b < OUT_BLOCKS; ++b)
-#pragma unroll
-            for (int i = 2 * half; i < 2 * half + 2; ++i) o[b][i] *= old;
+        before[half] = old;
         reciprocal[half] = l_new > 0.f ? 1.f / l_new : 0.f;
         m[half] = m_new;
         l[half] = l_new;
     }
+    float o[OUT_BLOCKS][4] = {};
+    copy_wait<1>();  // the newest group is the next Q; O came before
+    __syncwarp();
+    if (!fresh) take_o(o, room, before, lane);
+    __syncwarp();  // the room is empty
+    if (!fresh && more) fetch_o(head, shared_address(room), row - lane / 4 + ROWS, lane);
+    copy_commit();
 #pragma unroll
     for (int step = 0; step < KEYS / 16; ++step) {
         // Two neighbouring accumulators of S are the A operand of 16 keys as they stand.
@@ -150,6 +171,7 @@ flash1(const u16 *q, const u16 *k, const u16 *v, u16 *o, float *lse, float *o_be
        int n_k, int heads, int kv_heads, float scale) {
     extern __shared__ __align__(128) char shared[];
     const u32 k_tile = shared_address(shared), v_tile = k_tile + KV_BYTES, q_slots = v_tile + KV_BYTES;
+    const u32 rooms = 2 * KV_BYTES + 2 * Q_BYTES;
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const i64 head = blockIdx.x, kv_head = head / heads * kv_heads + head % heads / (heads / kv_heads);
     const i64 first_row = head * n_q;
@@ -163,6 +185,7 @@ flash1(const u16 *q, const u16 *k, const u16 *v, u16 *o, float *lse, float *o_be
     for (i64 n = thread; n < (i64)blind * ROWS * D / 2; n += THREADS) store_pair(own.o + 2 * n, 0.f, 0.f);
     for (int r = thread; r < blind * ROWS; r += THREADS) own.m[r] = LOWEST, own.l[r] = 0.f;
 
+    char *room = shared + rooms + warp * ROOM_BYTES;
     auto fetch_q = [&](int i, int slot) {
         const i64 row = (i64)i * ROWS;
         copy_tile<ROWS, D, THREADS>(q_slots + slot * Q_BYTES, q + row * D, D, n_q - row, D, thread);
@@ -174,31 +197,34 @@ flash1(const u16 *q, const u16 *k, const u16 *v, u16 *o, float *lse, float *o_be
         __syncthreads();  // everyone is done with K and V of the tile before, and O of the pass before is written
         copy_tile<KEYS, D, THREADS>(k_tile, k + key * D, D, n_k - key, D, thread);
         copy_tile<KEYS, D, THREADS>(v_tile, v + key * D, D, n_k - key, D, thread);
+        const bool fresh = j == 0;
         fetch_q(first, 0);
+        copy_commit();
+        if (!fresh) fetch_o(own, shared_address(room), (i64)first * ROWS + 16 * warp, lane);
         copy_commit();
         int slot = 0;
 #pragma unroll 1
         for (int i = first; i < row_tiles; ++i, slot ^= 1) {
-            copy_wait<0>();
+            copy_wait<1>();   // the newest group is O_i, which is needed later
             __syncthreads();  // Q_i has landed for all, and everyone is done with the other slot
-            if (i + 1 < row_tiles) fetch_q(i + 1, slot ^ 1);
+            const bool more = i + 1 < row_tiles;
+            if (more) fetch_q(i + 1, slot ^ 1);
             copy_commit();
             const bool masked = key + KEYS > n_k || (CAUSAL && key + KEYS - 1 > i * ROWS + offset);
             const int row = i * ROWS + 16 * warp + lane / 4;
-            visit(own, q_slots + slot * Q_BYTES, k_tile, v_tile, row, key, scale * LOG2_E, masked, j == 0, warp, lane);
+            const u32 q_tile = q_slots + slot * Q_BYTES;
+            visit(own, room, q_tile, k_tile, v_tile, row, key, scale * LOG2_E, masked, fresh, more, warp, lane);
         }
     }
 
     // O and the statistics a last time: O in 16 bits, m and l become one number.
     __syncthreads();
-    for (i64 n = thread; n < (i64)n_q * D / 8; n += THREADS) {
-        u32 w[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float2 pair = load_pair(own.o + 8 * n + 2 * i);
-            w[i] = pack2(pair.x, pair.y);
-        }
-        store_16(o + 8 * n, make_uint4(w[0], w[1], w[2], w[3]));
+#pragma unroll 4
+    for (i64 n = thread; n < (i64)n_q * D / 4; n += THREADS) {  // neighbours read neighbours: no sector twice
+        const uint4 x = load_16(own.o + 4 * n);
+        const u32 low = pack2(__uint_as_float(x.x), __uint_as_float(x.y));
+        const u32 high = pack2(__uint_as_float(x.z), __uint_as_float(x.w));
+        *(uint2 *)(o + 4 * n) = make_uint2(low, high);
     }
     for (int r = thread; r < n_q; r += THREADS) {
         const float sum = load_one(own.l + r);

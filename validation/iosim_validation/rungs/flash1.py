@@ -96,8 +96,8 @@ class Flash1(Rung):
 
 
 def shared_bytes(tile: TileShape, head_dim: int) -> int:
-    """K and V of a key tile and two slots for Q, 16 bits a value."""
-    return 4 * head_dim * (tile.rows + tile.cols)
+    """K and V of a key tile and two slots for Q, 16 bits a value, and O of a row tile in fp32."""
+    return 4 * head_dim * (2 * tile.rows + tile.cols)
 
 
 def _tiles() -> tuple[TileShape, ...]:
