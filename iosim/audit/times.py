@@ -89,9 +89,10 @@ def gemm_time(
 ) -> float | None:
     """One launch of a GEMM of unfused attention.
 
-    None for the softmax, which depends on the library, and for rows that the library gives to another GEMM.
+    None for the softmax, which depends on the library, for rows that the library gives to another GEMM, and for a GEMM
+    of one known tile a thread block: the constant is that of a library's, which streams tile after tile.
     """
-    if row.kernel not in GEMMS or not aligned(row.problem):
+    if row.kernel not in GEMMS or not aligned(row.problem) or row.tile is not None:
         return None
     try:
         machine = Machine.of(profile, str(row.problem.dtype_k))
