@@ -98,7 +98,7 @@ class FakeGpu:
     rests: list[float] = field(default_factory=list)
     graphs: list[int] = field(default_factory=list)
     flushed: int = 0
-    seen: list[tuple[int, str]] = field(default_factory=list)
+    seen: list[tuple[int | None, str]] = field(default_factory=list)
     launched: dict[str, int] = field(default_factory=dict)
     woken: threading.Event = field(default_factory=threading.Event)
     _problems: dict[int, AttentionProblem] = field(default_factory=dict)
@@ -163,9 +163,9 @@ class FakeGpu:
         yield samples
         samples.sm_clock_hz += [(0.0, 1.98e9), (1.0, 1.6e9), (2.0, 1.4e9)]
 
-    def profiled(self, index: int, job: Job) -> None:
+    def profiled(self, marker: int | None, job: Job) -> None:
         job.run()
-        self.seen.append((index, self._jobs[id(job.run)][0]))
+        self.seen.append((marker, self._jobs[id(job.run)][0]))
 
     def pause(self, seconds: float) -> None:
         self.rests.append(seconds)

@@ -1,8 +1,9 @@
 """Hardware counters: the same items again, each launched once under `ncu`, and its columns put into their rows.
 
-The profiler runs `iosim_validation.profiled` on some items at a time. A marker kernel before each item carries the
-item's number in its grid, so that launches are told apart whatever their names are. Without the tool, or without the
-right to read counters, the columns stay empty and a sentence says why.
+The profiler runs `iosim_validation.profiled` on some items at a time, which leaves a list of the items that ran. How
+many launches one of ours has is known; those of a peer are not, so a marker kernel before a peer, and before
+whatever follows one, carries the item's number in its grid. Without the tool, or without the right to read counters,
+the columns stay empty and a sentence says why.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from iosim.profiler.metrics import ncu_command_for
 from iosim_validation.harness import kept_text
 from iosim_validation.items import Item, Work
 from iosim_validation.peers import UNFUSED
+from iosim_validation.profiled import Ran, read_ran
 from iosim_validation.results import Row, Table, has_failed, is_counted
 
 MARKER_NAME = "iosim_item"
@@ -99,8 +102,8 @@ def count(
                 notes.append(f"counters: stopped with {len(items) - start} items left; run it again")
                 break
             batch = items[start : start + BATCH]
-            launches, without, fault = _profile(batch, without, run)
-            notes += _keep(batch, launches, table)
+            counted, without, fault = _profile(batch, without, run)
+            notes += _keep(counted, table)
             tell(start + len(batch), len(items))
             if fault:
                 return [*notes, fault]
@@ -113,8 +116,8 @@ def count(
 
 def _profile(
     items: Sequence[Item], without: tuple[str, ...], run: Run
-) -> tuple[Sequence[Launch], tuple[str, ...], str]:
-    """The launches of a batch, the metrics that do not exist here, and what went wrong."""
+) -> tuple[list[tuple[Item, list[Launch]]], tuple[str, ...], str]:
+    """Items of a batch with their launches, the metrics that do not exist here, and what went wrong."""
     with tempfile.TemporaryDirectory() as name:
         todo, log = Path(name) / "items.json", Path(name) / "counters.csv"
         todo.write_text(json.dumps([item.key for item in items]), encoding="utf-8")
@@ -127,44 +130,58 @@ def _profile(
             if not unknown:
                 break
             without += unknown
+        ran = read_ran(todo)
     if "ERR_NVGPUCTRPERM" in said:
-        return (), without, NO_RIGHT
+        return [], without, NO_RIGHT
     try:
         launches = parse_export(said, "ncu").launches
     except UsageError:
         launches = ()
     fault = "" if outcome.code == 0 and launches else f"counters: ncu failed: {_last_words(said)}"
-    return launches, without, fault
+    return _by_item(items, ran, launches), without, fault
 
 
-def _keep(items: Sequence[Item], launches: Sequence[Launch], table: Table) -> list[str]:
+def _keep(batch: Sequence[tuple[Item, list[Launch]]], table: Table) -> list[str]:
     notes = []
-    for number, mine in _by_item(launches):
-        item = items[number] if number < len(items) else None
-        if item is None or not mine:
-            continue
-        names = kernel_names(item, mine)
-        if len(names) != len(mine):
-            notes.append(f"counters: {' '.join(item.key)}: {len(mine)} launches, {len(names)} expected")
+    for item, launches in batch:
+        names = kernel_names(item, launches)
+        if not launches or len(names) != len(launches):
+            notes.append(f"counters: {' '.join(item.key)}: {len(launches)} launches, {len(names)} expected")
             continue
         known = {row["kernel"]: row for row in table.rows(item.key)}
         first = next(iter(known.values()))
-        table.put(item.key, [_counted(known.get(n, first), n, m) for n, m in zip(names, mine, strict=True)])
+        table.put(
+            item.key, [_counted(known.get(n, first), n, m) for n, m in zip(names, launches, strict=True)]
+        )
     return notes
 
 
-def _by_item(launches: Sequence[Launch]) -> Iterator[tuple[int, list[Launch]]]:
-    """The launches behind each marker, with the number that the marker carries."""
-    current: tuple[int, list[Launch]] | None = None
-    for launch in launches:
-        if launch.kernel.startswith(MARKER_NAME):
-            if current:
-                yield current
-            current = (launch.blocks or 0) - 1, []
-        elif current:
-            current[1].append(launch)
-    if current:
-        yield current
+def _by_item(
+    items: Sequence[Item], ran: Sequence[Ran], launches: Sequence[Launch]
+) -> list[tuple[Item, list[Launch]]]:
+    """The launches of each item that ran; a list that ends early where they are not the ones of its plan."""
+    found, rest = [], deque(launches)
+    for number, marked in ran:
+        item = items[number]
+        if marked:
+            while rest and not _is_marker(rest.popleft(), number):
+                pass  # the launches of an item that failed half-way
+        mine: list[Launch] = []
+        names = [build.entry for build in item.builds]
+        while rest and not _is_marker(rest[0]):
+            if names and (len(mine) == len(names) or _function(rest[0]) != names[len(mine)]):
+                break
+            mine.append(rest.popleft())
+        found.append((item, mine))
+    return found
+
+
+def _function(launch: Launch) -> str:
+    return launch.kernel.partition("(")[0].strip()
+
+
+def _is_marker(launch: Launch, number: int | None = None) -> bool:
+    return launch.kernel.startswith(MARKER_NAME) and number in (None, (launch.blocks or 0) - 1)
 
 
 def kernel_names(item: Item, launches: Sequence[Launch]) -> Sequence[str]:

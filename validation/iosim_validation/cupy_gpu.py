@@ -150,14 +150,15 @@ class CupyGpu:
         """Sample clock and power until the end of the block."""
         return self._nvml.watch()
 
-    def profiled(self, index: int, job: Job) -> None:
-        """Run a job once inside the profiler's range; the marker's grid has index + 1 blocks."""
+    def profiled(self, marker: int | None, job: Job) -> None:
+        """Run a job once inside the profiler's range; a marker's grid has one block more than its number."""
         from cupyx.profiler import profile
 
-        marker = self._marker()
+        kernel = self._marker()
         self.wait()
         with profile():
-            marker((index + 1,), (1,), ())
+            if marker is not None:
+                kernel((marker + 1,), (1,), ())
             job.run()
             self.wait()
 

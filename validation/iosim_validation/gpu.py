@@ -105,8 +105,8 @@ class Gpu(Protocol):
     def watch(self) -> AbstractContextManager[Samples]:
         """Sample clock and power until the end of the block."""
 
-    def profiled(self, index: int, job: Job) -> None:
-        """Run a job once inside the profiler's range, behind a marker that carries `index`."""
+    def profiled(self, marker: int | None, job: Job) -> None:
+        """Run a job once inside the profiler's range, behind a marker kernel that carries this number, if any."""
 
     def pause(self, seconds: float) -> None:
         """Let the card rest: a slow kernel otherwise lends its power budget to the next one."""
