@@ -169,15 +169,11 @@ def _by_item(
         mine: list[Launch] = []
         names = [build.entry for build in item.builds]
         while rest and not _is_marker(rest[0]):
-            if names and (len(mine) == len(names) or _function(rest[0]) != names[len(mine)]):
+            if names and (len(mine) == len(names) or not rest[0].kernel.startswith(names[len(mine)])):
                 break
             mine.append(rest.popleft())
         found.append((item, mine))
     return found
-
-
-def _function(launch: Launch) -> str:
-    return launch.kernel.partition("(")[0].strip()
 
 
 def _is_marker(launch: Launch, number: int | None = None) -> bool:
