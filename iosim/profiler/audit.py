@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from iosim.algorithms.registry import find_algorithm
 from iosim.audit import rows_of_gpu
 from iosim.audit.compare import Comparison, ErrorSummary, by_kernel
 from iosim.audit.measurements import MeasuredRow
@@ -16,12 +15,12 @@ from iosim.audit.predict import Progress, fused_bytes, simulate_row
 from iosim.audit.times import fused_times
 from iosim.errors import ProfileError, UsageError
 from iosim.hardware import HardwareProfile, load_profile
-from iosim.kernels import KernelFacts, TileFact
+from iosim.kernels import KernelFacts
 from iosim.levels import LevelTraffic
-from iosim.onchip.steps import row_tiles
 from iosim.problem import TileShape
 from iosim.profiler.case import Case
 from iosim.profiler.export import Export, Launch, read_export
+from iosim.profiler.facts import facts_of
 from iosim.profiler.remarks import launch_remarks, roof_remarks
 from iosim.roofline import LowerBound, Machine, attention_bound
 
@@ -29,8 +28,6 @@ COLUMNS = (
     *("sm_read_bytes", "sm_write_bytes", "l2_read_bytes", "l2_write_bytes", "l2_fabric_bytes"),
     *("hbm_read_bytes", "hbm_write_bytes", "special_ops", "profiled_time_s"),
 )
-OWN = "own"
-LIKELY_CLASS = {"hopper": "wgmma"}
 _PATH = re.compile(r"[/\\]|\.ya?ml$", re.IGNORECASE)
 
 
@@ -191,7 +188,7 @@ def _own(
     known: dict[tuple[object, ...], LevelTraffic],
 ) -> OwnKernel:
     """One launch; equal ones share their simulation through `known`."""
-    facts, tile, assumed = _facts(launch, case, card, profile)
+    facts, tile, assumed = facts_of(launch, case, card, profile)
     row = MeasuredRow(
         line=launch.line,
         case=f"{launch.number} ({case.text})",
@@ -226,62 +223,6 @@ def _own(
     ]
     comparison = Comparison(row=row, predicted=predicted)
     return OwnKernel(launch=launch, comparison=comparison, bound=bound, remarks=tuple(remarks))
-
-
-def _facts(
-    launch: Launch, case: Case, card: KernelFacts | None, profile: HardwareProfile
-) -> tuple[KernelFacts, TileShape, list[str]]:
-    """The kernel's facts: of its card, and over them what the case says; without a card what the launch shows."""
-    problem, assumed = case.problem, []
-    if card is None:
-        if case.tile is None:
-            raise UsageError(
-                "--case: tiles are missing: add tiles=128x64 (rows of Q x rows of K), or give a --card"
-            )
-        kind = case.kernel_class or _likely_class(launch, profile)
-        if case.kernel_class is None:
-            assumed.append(
-                f"kernel class {kind} assumed for the time; say it with class= in --case, or with a --card"
-            )
-        expected = row_tiles(problem, case.tile)
-        persistent = (
-            launch.blocks is not None and launch.blocks < expected and launch.blocks <= profile.sm_count
-        )
-        if persistent:
-            assumed.append(f"{launch.blocks} blocks for {expected} row tiles: taken for a persistent kernel")
-        card = KernelFacts(
-            name=OWN,
-            title="a kernel without a card",
-            kernel_class=kind,
-            algorithm="flash2",
-            options=find_algorithm("flash2").resolve({}),
-            tiles=(TileFact(head_dim_max=problem.head_dim, rows=case.tile.rows, cols=case.tile.cols),),
-            threads_per_block=launch.threads_per_block or 128,
-            registers_per_thread=launch.registers_per_thread or 0,
-            persistent=persistent,
-        )
-    elif card.kernel_class == "unfused":
-        raise UsageError(f"--card: {card.name} is several kernels; an export is audited for a fused one")
-    facts = replace(
-        card,
-        kernel_class=case.kernel_class or card.kernel_class,
-        kv_walk=case.kv_walk or card.kv_walk,
-        options=card.options if case.lse is None else {**card.options, "lse": case.lse},
-    )
-    tile = case.tile or facts.tile(problem.head_dim)
-    if tile is None:
-        raise UsageError(
-            f"--card: {facts.name} has no tile for d = {problem.head_dim}; give one in --case, tiles=128x64"
-        )
-    find_algorithm(facts.algorithm).check(problem)
-    return facts, tile, assumed
-
-
-def _likely_class(launch: Launch, profile: HardwareProfile) -> str:
-    """By the instructions that were counted, else what is usual on the architecture."""
-    if launch.wgmmas is not None:
-        return "wgmma" if launch.wgmmas else "mma-sync"
-    return LIKELY_CLASS.get(profile.architecture, "mma-sync")
 
 
 def _predicted(

@@ -8,9 +8,9 @@ from iosim.audit.measurements import MeasuredRow
 from iosim.errors import ProfileError
 from iosim.hardware import HardwareProfile
 from iosim.kernels import KernelFacts
-from iosim.onchip.steps import row_tiles
 from iosim.problem import AttentionProblem, TileShape
 from iosim.profiler.export import Launch
+from iosim.profiler.facts import launched_blocks
 from iosim.roofline import LowerBound
 from iosim.roofline.chart import above_roofs, check_order, roofs
 from iosim.timing import measured_points
@@ -29,7 +29,7 @@ def launch_remarks(
 ) -> list[str]:
     """The grid against the tile, the threads against the card, caches, clock and spilled registers."""
     said = []
-    expected = row_tiles(facts.packed(problem), tile)
+    expected = launched_blocks(facts, problem, tile)
     if launch.blocks is not None and not facts.persistent and launch.blocks != expected:
         said.append(
             f"the launch has {launch.blocks} blocks; {tile} tiles of this case make {expected}: "

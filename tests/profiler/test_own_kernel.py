@@ -150,6 +150,14 @@ def test_a_grid_that_does_not_fit_the_case(ways: Ways) -> None:
     assert "the launch has 2048 blocks; 128x128 tiles of this case make 4096" in said
 
 
+def test_the_blocks_of_another_loop_order_are_those_of_its_program(ways: Ways) -> None:
+    one_a_head = replace(_launched(FLASH2_ROW), grid=(32, 32, 1), block=(256, 1, 1))
+    assert "blocks; " not in _remarks(ways, one_a_head, _case(FLASH2_ROW), "iosim-flash1")
+    assert "make 1024" in _remarks(
+        ways, replace(one_a_head, grid=(9, 1, 1)), _case(FLASH2_ROW), "iosim-flash1"
+    )
+
+
 def test_threads_clock_caches_and_spills_are_said(ways: Ways) -> None:
     slow = _launched(
         FLASH2_ROW,
@@ -216,7 +224,7 @@ def test_one_case_each(ways: Ways) -> None:
         ({}, None, {}, "--case: needed"),
         ({}, "N=512,d=64", {}, "tiles are missing"),
         ({}, "N=512,d=512", {"card": "torch-flash2"}, "has no tile for d = 512"),
-        ({}, "N=512,d=64", {"card": "torch-unfused"}, "several kernels"),
+        ({}, "N=512,d=64", {"card": "torch-unfused"}, r"several kernels \(scores, softmax, output\)"),
         ({GPU: "n/a"}, "N=512,d=64,tiles=128x64", {}, "compute capability 9.0.*--hw"),
         (
             {GPU: "n/a"},
