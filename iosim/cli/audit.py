@@ -212,7 +212,7 @@ def cells(item: Comparison, columns: Sequence[str]) -> list[str]:
 def _short(column: str, value: float) -> str:
     if column.endswith("_s"):
         return f"{value * 1e6:,.1f}us"
-    return f"{value / 1e6:,.1f}M"
+    return f"{value / 1e6:,.1f}M" if value >= 1e5 else f"{value:,.0f}"
 
 
 def show_summary(name: str, columns: dict[str, ErrorSummary]) -> None:

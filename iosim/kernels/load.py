@@ -56,7 +56,8 @@ def load_kernel(name_or_path: str) -> KernelFacts:
             raise ProfileError(f"{path.name}: larger than {MAX_FILE_BYTES // 1024} KiB; not a kernel card")
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a name that no file can have
-        raise ProfileError(f"{name_or_path!r}: cannot read this file: {error}") from None
+        why = error.strerror.lower() if isinstance(error, OSError) and error.strerror else error
+        raise ProfileError(f"{name_or_path!r}: cannot read this file: {why}") from None
     tree, issues = read_tree(text, path.name)
     if tree is None:
         raise ProfileError(issues[0].text(path.name).replace(NOT_A_PROFILE, NOT_A_CARD))
@@ -173,7 +174,7 @@ class _Reader:
             "persistent": self.flag,
             "stages": lambda n, k: self.whole(n, k, 1, 64),
             "pack_heads_at_single_query": self.flag,
-            "row_lanes": lambda n, k: self.whole(n, k, 1, 1024),
+            "row_lanes": lambda n, k: self.whole(n, k, 0, 1024),
             "spills": lambda n, k: self.rows(n, k, SpillFact, 0),
             "in_step": self.number,
             "column_band": self.whole,
