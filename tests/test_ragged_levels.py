@@ -49,6 +49,8 @@ def levels(name, padded, sequences, options=None):
         ("flash2", {}, "causal"),
         ("flash2", {"pass": "fwd+bwd"}, "none"),
         ("flash1", {}, "window:50"),
+        ("flash2", {"pass": "fwd+bwd", "block-mask": "strided:2"}, "causal"),
+        ("flash1", {"pass": "bwd", "block-mask": "local:1"}, "none"),
         ("standard", {}, "none"),
         ("decode", {"splits": "2", "page": "16"}, "none"),
     ],
