@@ -140,7 +140,14 @@ def special_ops(
     """
     if facts.special is not None:
         most = profile.sm_count if facts.persistent else None
-        return exact_special_ops(facts.packed(problem), tile, facts.special, pack=False, most_blocks=most)
+        return exact_special_ops(
+            facts.packed(problem),
+            tile,
+            facts.special,
+            pack=False,
+            most_blocks=most,
+            block_mask=facts.options.get("block-mask", "off"),
+        )
     padded = facts.padded(problem)
     whole = replace(
         padded,

@@ -18,8 +18,8 @@ QUAD_LANES = 4  # lanes that share a row of an mma accumulator (PTX ISA, fragmen
 class SpecialFacts:
     """What a kernel does on its special-function units besides one exponential a score.
 
-    `row_lanes`: lanes that each compute what belongs to a row. `per_row`: at the end of a row, on all its lanes.
-    `per_row_tile` and `per_block`: index arithmetic, of a tile and of a resident thread block. Kernel cards hold them.
+    `row_lanes`: lanes that each compute what belongs to a row of a tile (0: a tile has nothing of it). `per_row`: at
+    the end of a row, on all its lanes. `per_row_tile` and `per_block`: index arithmetic, of a tile and of a resident thread block. Kernel cards hold them.
     """
 
     row_lanes: int = QUAD_LANES
@@ -39,14 +39,16 @@ def special_ops(
     *,
     pack: bool = True,
     most_blocks: int | None = None,
+    block_mask: str = "off",
 ) -> int:
     """Special-function results, one a thread: executed scores × (1 + lanes/Bc), plus what ends a row.
 
     Counts whole tiles, as kernels execute them: padded rows and masked scores are computed too. `pack`: with a
     single query row the query heads of a kv-head share a tile. `most_blocks`: thread blocks of a persistent kernel.
+    `block_mask`: a pattern of `iosim.block_mask`, of whose tiles alone there are scores.
     """
     p = problem.packed_heads() if pack else problem
-    steps, blocks = tile_steps(p, tiles), row_tiles(p, tiles)
+    steps, blocks = tile_steps(p, tiles, block_mask), row_tiles(p, tiles)
     resident = blocks if most_blocks is None else min(blocks, most_blocks)
     return (
         steps * tiles.rows * (tiles.cols + facts.row_lanes)  # e^(m - m_new) on every lane that holds the row
