@@ -74,6 +74,15 @@ def report(
     ] = None,
     sram: Sram = None,
     overrides: Overrides = None,
+    measurements: Annotated[
+        Path | None,
+        typer.Option(
+            "--measurements",
+            metavar="FILE",
+            help="A CSV as of `iosim audit`: predicted against measured; its GPU where --hw is not given.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     out: Annotated[
         str, typer.Option("--out", metavar="DIR", help="The report's folder.", rich_help_panel=OUTPUT)
     ] = DEFAULT_OUT,
@@ -97,7 +106,7 @@ def report(
     asked = problem.filled().problem()
     warnings = problem.remarks()
     M = None if sram is None else parse_sram(sram, asked.dtype_k.itemsize, warnings)
-    names = split(",".join(hw) if hw else DEFAULT_HW)
+    names = split(",".join(hw)) if hw else _default_gpus(measurements)
     if not names or len(set(names)) < len(names):
         raise UsageError("--hw: give one or more profiles, each once")
     studied = list(dict.fromkeys([*ALGORITHMS, *FITTED]))
@@ -109,7 +118,14 @@ def report(
     if not as_json:
         print(f"Workload: {workload_text(asked, options)}\nHardware: {', '.join(names)}", flush=True)
     done = build_report(
-        asked, names, look, sram_bytes=M, overrides=overrides or (), options=options, progress=say
+        asked,
+        names,
+        look,
+        sram_bytes=M,
+        overrides=overrides or (),
+        options=options,
+        measurements=measurements,
+        progress=say,
     )
     paths = write_folder(folder, report_files(done, kinds, progress=say))
     if as_json:
@@ -118,3 +134,10 @@ def report(
     for answer in done.answers:
         print(f"- {answer}")
     print(f"\n{counted(len(paths), 'file')} in {folder}; start with {folder / 'report.html'}")
+
+
+def _default_gpus(measurements: Path | None) -> list[str]:
+    """The GPU of the measurements, or the two that everybody knows."""
+    from iosim.report.measured import gpu_of_file
+
+    return split(DEFAULT_HW) if measurements is None else [gpu_of_file(measurements)]

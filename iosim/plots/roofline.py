@@ -58,8 +58,8 @@ def plot_roofline(
     ]
     with styled(style):
         figure, axes = new_figure(style)
-        _axes(axes, (left, right), (bottom, top))
-        lines = _roofs(axes, style, found, (left, right), (bottom, top))
+        roof_axes(axes, (left, right), (bottom, top))
+        lines = draw_roofs(axes, style, found, (left, right), (bottom, top))
         lines += [_markers(axes, style, kernel) for kernel in kernels]
         taken, unplaced = label_roofs(axes, style, found, points, lines)
         left_over = place_labels(
@@ -100,7 +100,8 @@ def _kernels(points: Sequence[Point]) -> list[_Kernel]:
     ]
 
 
-def _axes(axes: Axes, x: tuple[float, float], y: tuple[float, float]) -> None:
+def roof_axes(axes: Axes, x: tuple[float, float], y: tuple[float, float]) -> None:
+    """Logarithmic axes of flops a byte and speed."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(*x)
@@ -116,7 +117,7 @@ def _axes(axes: Axes, x: tuple[float, float], y: tuple[float, float]) -> None:
     axes.grid(which="major")
 
 
-def _roofs(
+def draw_roofs(
     axes: Axes, style: Style, found: Sequence[Roof], x: tuple[float, float], y: tuple[float, float]
 ) -> list[Line]:
     """Draw every roof; the lines as obstacles. Slanted roofs end under the matmul roof, flat ones start at SRAM's."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -134,7 +135,7 @@ def time_terms(
         for position, row in enumerate(rows.to_dict("records")):
             own = terms[terms["seq"] == row["seq"]]
             _stack(axes, style, position, own, row, colours)
-        _legend(axes, style, names, colours, hidden=bool(terms["hidden"].any()))
+        legend_below(axes, style, _keys(style, names, colours, hidden=bool(terms["hidden"].any())))
         title(axes, style, f"Where the time of {kernel} goes on {gpu}", details)
     return Plot(
         name="time_terms",
@@ -188,34 +189,34 @@ def _stack(
     )
 
 
-def _legend(
-    axes: Axes, style: Style, names: Sequence[str], colours: Mapping[str, str], *, hidden: bool
-) -> None:
-    """Below the axes, for which the figure grows; terms in the order of the stack."""
+def _keys(style: Style, names: Sequence[str], colours: Mapping[str, str], *, hidden: bool) -> list[Artist]:
+    """Terms in the order of the stack, then what stands beside it."""
+    keys: list[Artist] = [Patch(fc=colours[name], ec="white", label=name) for name in names]
+    keys.append(Patch(fc=_BOUND_FILL, ec=BLACK, lw=style.thin_pt, label="lower bound"))
+    if hidden:
+        keys.append(Patch(fc="white", ec=GREY, hatch="////", lw=style.thin_pt, label="hidden"))
+    return keys
+
+
+def legend_below(axes: Axes, style: Style, keys: Sequence[Artist]) -> None:
+    """A legend under the axes, for which the figure grows."""
     figure = axes.figure
     assert isinstance(figure, Figure)
-    handles = [Patch(fc=colours[name], ec="white", label=name) for name in names]
-    handles.append(Patch(fc=_BOUND_FILL, ec=BLACK, lw=style.thin_pt, label="lower bound"))
-    if hidden:
-        handles.append(Patch(fc="white", ec=GREY, hatch="////", lw=style.thin_pt, label="hidden: HBM"))
-    widest = max(len(str(h.get_label())) for h in handles)
+    widest = max(len(str(h.get_label())) for h in keys)
     columns = max(
         1, int(72 * (style.width_in - 0.1) // (0.56 * style.small_pt * widest + 4.2 * style.small_pt))
     )
-    lines = -(-len(handles) // columns)
+    columns = min(columns, len(keys))
+    lines = -(-len(keys) // columns)
     extra = (lines * 1.5 * style.small_pt + 4) / 72
     height = style.bottom_in + style.axes_height_in + style.top_in + extra
     figure.set_size_inches(style.width_in, height)
+    where = axes.get_position()
     axes.set_position(
-        (
-            style.left_in / style.width_in,
-            (style.bottom_in + extra) / height,
-            (style.width_in - style.left_in - 0.1) / style.width_in,
-            style.axes_height_in / height,
-        )
+        (where.x0, (style.bottom_in + extra) / height, where.width, style.axes_height_in / height)
     )
     figure.legend(
-        handles=handles,
+        handles=list(keys),
         loc="lower center",
         bbox_to_anchor=(0.5, 0.01 / height),
         ncols=columns,

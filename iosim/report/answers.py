@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from iosim.report.gpu import GpuPart
-from iosim.report.remedies import APART, remedies
+from iosim.report.remedies import APART, WORTH, remedies
 from iosim.report.times import all_terms, range_of
 from iosim.scaling import Laws
 from iosim.scaling.sentences import power
@@ -25,6 +25,7 @@ TERM_WORDS = {
     "HBM": "bytes from and to HBM",
     "start": "the launch",
     "vector": "other instructions on the scores",
+    "side kernels": "the small kernels before and after",
 }
 BOUND_WORDS = {
     "tensor": "the matmuls",
@@ -37,42 +38,56 @@ def time_answers(part: GpuPart) -> Iterator[str]:
     """What limits the workload on one GPU, by how much, and what to do; why not, where nothing is predicted."""
     name, main = part.profile.name, part.times.main
     if main is None or main.once_s is None:
-        yield from (f"On {name}: no time. {line}" for line in part.times.remarks[:1])
+        yield from _only_a_bound(part)
         return
-    yield _how_long(name, main, main.once_s)
-    yield _limit(main, main.once_s)
+    yield _limit(name, main, main.once_s)
+    yield _how_far(main, main.once_s)
     yield _what_to_do(main, main.once_s, part.profile.architecture)
     yield from _others(part, main, main.once_s)
 
 
-def _how_long(gpu: str, main: Timing, seconds: float) -> str:
+def _only_a_bound(part: GpuPart) -> Iterator[str]:
+    """Why nothing is predicted, and the least all the same where that is known."""
+    name, times = part.profile.name, part.times
+    yield from (f"On {name} no time is predicted: {line}." for line in times.remarks[:1])
+    if times.timings:
+        bound = times.timings[0].bound
+        unit = BOUND_WORDS.get(bound.limit, bound.limit)
+        yield f"The least that any kernel needs on {name} is {format_seconds(bound.seconds)}, set by {unit}."
+
+
+def _limit(gpu: str, main: Timing, seconds: float) -> str:
+    """What takes the time of the preferred kernel, the largest part first."""
     low, high = range_of(main)
-    share = main.bound.seconds / seconds
-    unit = BOUND_WORDS.get(main.bound.limit, main.bound.limit)
-    return (
-        f"On {gpu} the libraries' kernel ({main.kernel}, {_pass(main)}) takes {format_seconds(seconds)}, predicted "
-        f"({format_seconds(low)} to {format_seconds(high)}). No kernel can take less than "
-        f"{format_seconds(main.bound.seconds)}, the time of {unit} at the highest rate: {share:.0%} of it."
-    )
-
-
-def _pass(timing: Timing) -> str:
-    return "forward" if timing.passes == "fwd" else "backward"
-
-
-def _limit(main: Timing, seconds: float) -> str:
     terms = all_terms(main)
     shown = sorted((t for t in terms if not t.hidden), key=lambda t: -t.seconds)
-    told = [t for t in shown if t.seconds > SMALL * seconds] or shown[:1]
-    text = "Where it goes: " + ", ".join(f"{_words(t.name)} {t.seconds / seconds:.0%}" for t in told)
+    first, *others = [t for t in shown if t.seconds > SMALL * seconds] or shown[:1]
+    which = "" if main.passes == "fwd" else " backward"
+    text = (
+        f"On {gpu} the limit is {_words(first.name)}: {first.seconds / seconds:.0%} of the {format_seconds(seconds)} "
+        f"that {main.kernel}{which} takes (predicted, {format_seconds(low)} to {format_seconds(high)})"
+    )
+    if others:
+        text += "; then " + ", ".join(f"{_words(t.name)} {t.seconds / seconds:.0%}" for t in others)
     hbm = next((t for t in terms if t.name == "HBM" and t.hidden and t.seconds), None)
     if hbm is not None:
         busy = sum(t.seconds for t in shown if t.name not in APART)
+        share = hbm.seconds / seconds
         text += (
-            f". HBM works beside that for {hbm.seconds / seconds:.0%} of the time; it could be "
-            f"{busy / hbm.seconds:.3g} times slower before it counts"
+            f". HBM works beside that for {f'{share:.0%}' if share >= 0.01 else 'less than 1%'} of the time and could "
+            f"be {busy / hbm.seconds:.3g} times slower before it counts"
         )
     return text + "."
+
+
+def _how_far(main: Timing, seconds: float) -> str:
+    """The distance to the lower bound."""
+    bound = main.bound
+    unit = BOUND_WORDS.get(bound.limit, bound.limit)
+    return (
+        f"By how much: the least that any kernel needs is {format_seconds(bound.seconds)}, set by {unit} at the "
+        f"highest rate; the prediction is {seconds / bound.seconds:.3g} times that."
+    )
 
 
 def _words(term: str) -> str:
@@ -86,8 +101,11 @@ def _words(term: str) -> str:
 def _what_to_do(main: Timing, seconds: float, architecture: str) -> str:
     found = remedies(main, architecture)[:MOST_REMEDIES]
     if not found:
-        return "What to do: nothing saves more than 2 % without fewer flops or bytes, as a mask that hides more would."
-    told = "; ".join(f"{r.text} ({r.gain(seconds):.2f} times as fast)" for r in found)
+        return (
+            f"What to do: no change of the kernel alone saves more than {WORTH:.0%}; only less work does, as by a "
+            "narrower mask."
+        )
+    told = "; ".join(f"{r.text}: {r.gain(seconds):.2f} times as fast" for r in found)
     return f"What to do: {told}."
 
 

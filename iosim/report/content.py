@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from iosim import __version__
@@ -14,6 +15,7 @@ from iosim.problem import AttentionProblem
 from iosim.report.answers import bytes_answers, time_answers
 from iosim.report.blocks import Section
 from iosim.report.gpu import GpuPart, Progress, gpu_part
+from iosim.report.measured import measured_on, read_for
 from iosim.report.sections import Facts, all_sections
 from iosim.report.sections.limits import NOT_MODELLED
 from iosim.scaling import Laws, find_laws
@@ -90,18 +92,26 @@ def build_report(
     sram_bytes: int | None = None,
     overrides: Sequence[str] = (),
     options: Options = NO_OPTIONS,
+    measurements: Path | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Count, study and draw; nothing is written. `options`: by algorithm, as for `study_bound`.
 
+    `measurements`: a file as `iosim audit` reads it, set beside the predictions on the GPUs that it has rows of.
     With another pass than fwd only the algorithms that have it are there. Errors: `UsageError` and its kinds.
     """
     options = checked_options(options)
     tell = progress or (lambda _: None)
     gpus = [load_profile(name, overrides) for name in profiles]
+    file = None if measurements is None else read_for(measurements, gpus)
     tell("exponents, constants and crossings")
     laws = find_laws(options=options)
     parts = tuple(gpu_part(problem, gpu, laws, options, sram_bytes=sram_bytes, tell=tell) for gpu in gpus)
+    if file is not None and measurements is not None:
+        tell(f"predicting {counted(len(file.rows), 'measured row')}")
+        parts = tuple(
+            replace(part, measured=measured_on(file, measurements.name, part.profile)) for part in parts
+        )
     tell("claims")
     claims = check_claims()
     answers = (

@@ -16,6 +16,7 @@ from iosim.gap import Gap, gap
 from iosim.hardware import HardwareProfile
 from iosim.levels import add_levels
 from iosim.problem import AttentionProblem
+from iosim.report.measured import Measured
 from iosim.report.times import Times, find_times
 from iosim.results import RunRecord
 from iosim.scaling import BoundStudy, Laws, study_bound
@@ -57,6 +58,7 @@ class GpuPart:
     gap: Gap | None
     times: Times
     memory: tuple[Fit, ...]
+    measured: Measured | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -69,6 +71,7 @@ class GpuPart:
             "gap": self.gap.to_dict() if self.gap else None,
             "times": self.times.to_dict(),
             "memory": [fit.to_dict() for fit in self.memory],
+            "measured": self.measured.to_dict() if self.measured else None,
         }
 
 

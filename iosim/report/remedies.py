@@ -53,7 +53,7 @@ def _all(timing: Timing, architecture: str) -> Iterator[Remedy]:
 
     tensor, special = terms.get("tensor", 0.0), terms.get("special functions", 0.0)
     yield Remedy(
-        text="run the exponentials behind the matmuls (two groups of warps out of phase)",
+        text="run the exponentials behind the matmuls, as groups of warps out of phase do",
         seconds=then(min(tensor, special)),
     )
     share, best = _shares(timing, architecture)
@@ -67,7 +67,7 @@ def _all(timing: Timing, architecture: str) -> Iterator[Remedy]:
             "shared memory",
             "let each warp read fewer bytes of K and V from shared memory, or the tensor cores read it",
         ),
-        ("waves and tail", "even out the SMs (longest blocks first, or the keys split over more blocks)"),
+        ("waves and tail", "even out the SMs, by longest blocks first or keys split over more blocks"),
         ("edge", "load the next Q and store the last O behind the tiles of another block"),
         ("masking", "compare with the mask only in the tiles that it crosses, and cheaper"),
         ("vector", "spend fewer instructions a score"),
@@ -76,7 +76,7 @@ def _all(timing: Timing, architecture: str) -> Iterator[Remedy]:
     yield from _fewer_bytes(timing, hbm, then)
     if "start" in terms:
         yield Remedy(
-            text="launch less often: a larger batch in one kernel", seconds=then(rest=apart - terms["start"])
+            text="launch less often, with more work in a launch", seconds=then(rest=apart - terms["start"])
         )
 
 
@@ -87,13 +87,13 @@ def _fewer_bytes(timing: Timing, hbm: float, then: Callable[..., float]) -> Iter
     least = sum(compulsory_bytes(p))
     if moved > STRAY * least:
         yield Remedy(
-            text=f"keep K and V in the L2 (HBM moves {moved / least:.2f} times the compulsory bytes)",
+            text=f"keep K and V in the L2, as HBM moves {moved / least:.2f} times the compulsory bytes",
             seconds=then(memory=hbm * least / moved),
         )
     rows = p.batch * p.kv_heads * p.visible_keys
     keys = rows * (p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize)
     yield Remedy(
-        text="halve K and V: half as many kv heads, or half as wide a dtype",
+        text="halve K and V, by half as many kv heads or half as wide a dtype",
         seconds=then(memory=hbm * (1 - 0.5 * keys / least)),
     )
 

@@ -37,7 +37,7 @@ def report_files(
         files[f"figures/{drawn.stem}.csv"] = csv_text(drawn.plot.data).encode()
     for table in tables_of(report):
         files[f"tables/{table.name}.csv"] = csv_text(table.frame).encode()
-        if len(table.frame) <= LATEX_ROWS and not table.prose:
+        if len(table.frame) <= LATEX_ROWS:
             files[f"tables/{table.name}.tex"] = latex_table(table.frame, table.caption).encode()
     tell("rendering pages")
     view = _view(report, svgs, formats)

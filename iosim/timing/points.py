@@ -9,6 +9,9 @@ from iosim.roofline.chart import Point, point
 from iosim.roofline.unfused import GEMMS, gemm_flops
 from iosim.timing.kernel import Timing
 
+NO_MATMUL = "combine"
+"""How the name of a kernel ends that only adds up what others computed."""
+
 
 def timing_points(timing: Timing) -> tuple[list[Point], list[str]]:
     """One point a level of a predicted kernel at the speed of one run, and a warning for each level without one.
@@ -31,6 +34,8 @@ def measured_points(row: MeasuredRow) -> tuple[list[Point], list[str]]:
     flops = row.problem.useful_flops
     if row.kernel in UNFUSED:
         flops = gemm_flops(row.kernel, row.problem) if row.kernel in GEMMS else 0
+    elif row.kernel.endswith(NO_MATMUL):
+        flops = 0
     if not seconds or not flops:
         what = "no time was measured" if flops else "a kernel without matmul flops"
         return [], [f"{name}: no point, {what}"]

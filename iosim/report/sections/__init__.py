@@ -9,6 +9,7 @@ from iosim.report.sections.claims import section as claims
 from iosim.report.sections.facts import Facts
 from iosim.report.sections.gpus import section as gpus
 from iosim.report.sections.limits import section as limits
+from iosim.report.sections.measured import section as measured
 from iosim.report.sections.memory import section as memory
 from iosim.report.sections.roofline import section as roofline
 from iosim.report.sections.tiles import section as tiles
@@ -16,7 +17,7 @@ from iosim.report.sections.times import section as times
 
 __all__ = ["SECTIONS", "Facts", "all_sections"]
 
-SECTIONS = (gpus, byte_counts, bound, roofline, times, tiles, memory, claims, limits)
+SECTIONS = (gpus, byte_counts, bound, roofline, times, tiles, memory, measured, claims, limits)
 """In the order of the page."""
 
 

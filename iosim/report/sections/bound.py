@@ -50,6 +50,7 @@ def _laws(facts: Facts) -> list[Block]:
             name="exponents",
             frame=tables["exponents"][EXPONENT_COLUMNS].round(4),  # an exponent of 1e-16 is 0
             caption="Fitted exponents of N, d and M, on counted elements",
+            prose=("where",),
         ),
         Table(
             name="constants",
