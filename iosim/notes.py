@@ -50,10 +50,13 @@ def launch_notes(
         "launch": {"thread_blocks": blocks, "sm_count": sm_count, "sm_share": busy_share(first, sm_count)}
     }
     if table:
-        best = best_split(table)
-        out["splits"] = {"chosen": int(options["splits"]), "best": best.splits}
-        out["splits"]["table"] = [row.to_dict() for row in table]
+        out["splits"] = splits_note(int(options["splits"]), table)
     return out
+
+
+def splits_note(chosen: int, table: list[Split]) -> dict[str, Any]:
+    """The JSON `splits`: the count that was used, the best one, and what was compared."""
+    return {"chosen": chosen, "best": best_split(table).splits, "table": [row.to_dict() for row in table]}
 
 
 SECTOR_BYTES = 32

@@ -52,19 +52,27 @@ def split_table(
     options: Mapping[str, str],
     tiles: TileShape,
     sm_count: int,
+    *,
+    batch: Mapping[AttentionProblem, int] | None = None,
 ) -> list[Split]:
-    """Every split count from 1 to one key tile a split, or to WAVES of thread blocks, counted with the program."""
-    binding = bind(problem, tiles)
+    """Every split count from 1 to one key tile a split, or to WAVES of thread blocks, counted with the program.
+
+    `batch`: the sequences of a ragged batch and how many there are of each, in place of `problem`; one count for all.
+    """
+    parts = [(bind(p, tiles), copies) for p, copies in (batch or {problem: 1}).items()]
     alone = algorithm.program(problem.mask.kind, {**options, "splits": "1"})
-    launched = int(thread_blocks(alone, binding)[algorithm.name])
-    most = min(MOST, -(-problem.seq_k // tiles.cols), max(1, WAVES * sm_count // launched))
-    rows = [_row(1, launched, count(alone, binding).total_bytes, sm_count)]
+    launched = sum(int(thread_blocks(alone, b)[algorithm.name]) * n for b, n in parts)
+    longest = max(binding["Nk"] for binding, _ in parts)
+    most = min(MOST, -(-longest // tiles.cols), max(1, WAVES * sm_count // launched))
+    rows = [_row(1, launched, sum(int(count(alone, b).total_bytes) * n for b, n in parts), sm_count)]
     if most == 1:
         return rows
     many = algorithm.program(problem.mask.kind, {**options, "splits": "2"})
-    columns: dict[str, Number] = {**binding, "splits": np.arange(2, most + 1)}
-    blocks = np.broadcast_to(np.asarray(thread_blocks(many, columns)["split"]), (most - 1,))
-    moved = np.broadcast_to(np.asarray(count(many, columns).total_bytes), (most - 1,))
+    blocks = moved = np.zeros(most - 1, dtype=object)
+    for binding, copies in parts:
+        columns: dict[str, Number] = {**binding, "splits": np.arange(2, most + 1)}
+        blocks = blocks + np.asarray(thread_blocks(many, columns)["split"]).astype(object) * copies
+        moved = moved + np.asarray(count(many, columns).total_bytes).astype(object) * copies
     rows += [_row(s, b, n, sm_count) for s, b, n in zip(range(2, most + 1), blocks, moved, strict=True)]
     return rows
 

@@ -112,9 +112,26 @@ def test_a_decode_step_has_as_many_queries_in_every_sequence():
     assert moved["K"] == 2 * 4100 * 32 * 2
 
 
-def test_splits_for_a_batch_are_given_as_a_number():
-    with pytest.raises(UsageError, match="give a ragged batch a number of splits"):
-        ragged([10, 20], "decode", options={"splits": "best"})
+def test_best_splits_are_one_number_for_the_whole_batch():
+    lengths, shape = [2000, 150, 900, 150], {"queries": 1, "tiles": "16x64", "heads": 8, "kv_heads": 4}
+    best = ragged(lengths, "decode", options={"splits": "best"}, **shape)
+    note = best.notes["splits"]
+    tried = {
+        s: ragged(lengths, "decode", options={"splits": str(s)}, **shape)
+        for s in range(1, len(note["table"]) + 1)
+    }
+    for row in note["table"]:
+        run = tried[row["splits"]]
+        launch = run.notes["launch"]
+        assert row["total_bytes"] == run.traffic.total_bytes
+        assert row["thread_blocks"] == next(iter(launch["thread_blocks"].values()))
+        assert row["bytes_per_busy_share"] == run.traffic.total_bytes / launch["sm_share"]
+    assert len(tried) == 32  # of the longest: 2000 keys in tiles of 64
+    least = min(tried, key=lambda s: (tried[s].traffic.total_bytes / tried[s].notes["launch"]["sm_share"], s))
+    assert note["chosen"] == note["best"] == least
+    assert best.traffic == tried[least].traffic
+    assert best.options["splits"] == str(least)
+    assert best.theory.closed_form_bytes == best.traffic.total_bytes
 
 
 def test_lists_files_and_offsets(tmp_path):

@@ -23,15 +23,16 @@ from iosim.analysis import (
     traffic_of,
     work_of,
 )
-from iosim.errors import UsageError
 from iosim.hardware import HardwareProfile
 from iosim.interpret.count import Tally
 from iosim.interpret.launch import busy_share, thread_blocks
+from iosim.notes import splits_note
 from iosim.placement import memory_bytes, untiled
 from iosim.problem import AttentionProblem, TileShape
 from iosim.program.ir import Program
 from iosim.ragged.batch import Batch, distinct
 from iosim.results import BoundValue, RunRecord, Theory
+from iosim.splits import best_split, split_table
 from iosim.theory.bounds import Seen
 from iosim.work import useful_flops
 
@@ -57,11 +58,14 @@ def analyze_ragged(
 
     Keys are as long as `lengths` say; so are queries, unless all sequences have the same number of them, that of
     `padded` (`fixed_queries`: a decode step). `ragged` among the notes compares with `padded`.
-    Errors: as `analyze`, and `UsageError` for splits=best.
+    Errors: as `analyze`.
     """
-    if options.get("splits") == "best":
-        raise UsageError("splits: best is chosen for one length; give a ragged batch a number of splits")
     batch = distinct(padded, lengths, fixed_queries=fixed_queries)
+    best_splits = options.get("splits") == "best"
+    options = {
+        **options,
+        **({"splits": "1"} if best_splits else {}),
+    }  # for the tile; splits are alike on chip
     resolved = algorithm.resolve(options)
     program = algorithm.program(padded.mask.kind, resolved)
 
@@ -86,6 +90,15 @@ def analyze_ragged(
         tile = min(fitting, key=lambda s: (batch.tally(program, s).total_bytes, s.rows, s.cols))
     whole = run(padded, tile)
     bound = whole.tiles or untiled(resolved, padded.seq_k)
+    splits = {}
+    if "splits" in resolved:
+        each = dict(zip(batch.problems, batch.copies.tolist(), strict=True))
+        table = split_table(padded, algorithm, resolved, bound, profile.sm_count, batch=each)
+        if best_splits:
+            options = {**options, "splits": str(best_split(table).splits)}
+            resolved = algorithm.resolve(options)
+            program, whole = algorithm.program(padded.mask.kind, resolved), run(padded, bound)
+        splits = {"splits": splits_note(int(resolved["splits"]), table)}
     tally = batch.tally(program, bound)
     work = work_of(
         batch.added(np.array([useful_flops(p, algorithm, resolved, whole.tiles) for p in batch.problems])),
@@ -122,6 +135,7 @@ def analyze_ragged(
             **{name: note for name, note in whole.notes.items() if name in ("softmax", "pass", "padding")},
             "launch": _launch(batch, program, bound, profile.sm_count),
             "ragged": _comparison(lengths, tally, whole),
+            **splits,
         },
     )
 
