@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from iosim.algorithms.registry import find_algorithm
 from iosim.audit.compare import DECODE_QUERIES
 from iosim.audit.measurements import MeasuredRow
 from iosim.audit.parts import PartBytes
@@ -49,8 +50,11 @@ def fused_times(
 ) -> Times:
     """`profiled_time_s` (one launch) and `median_time_s` (repeated launches) of a fused kernel.
 
-    `clock_hz`: of the SMs during the launch, where it was measured; None takes the highest.
+    `clock_hz`: of the SMs during the launch, where it was measured; None takes the highest. Nothing is predicted for
+    a loop over the keys outside, whose output comes from memory and goes back for every key tile.
     """
+    if find_algorithm(facts.algorithm).outer == "k":
+        return dict(_UNKNOWN)
     work = work_of(row, facts, tile, levels)
     try:
         machine = Machine.of(profile, str(row.problem.dtype_k))

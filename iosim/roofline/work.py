@@ -111,16 +111,11 @@ def _tiles(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> int:
 
 
 def _steps(accesses: NDArray[np.int64], tiles: int) -> NDArray[np.int64]:
-    """Tiles of each block: each tile is the same number of loads (K and V, a bias ...), or the blocks are all alike.
-
-    The latter where what a tile loads depends on where it lies, as O in FlashAttention-1.
-    """
-    total, blocks = int(accesses.sum()), len(accesses)
-    if tiles and total % tiles == 0:
-        return np.asarray(accesses // (total // tiles))
-    if not tiles or tiles % blocks or accesses.min() != accesses.max():
+    """Accesses of a block to its tiles: each tile is the same number of loads (K and V, a bias ...)."""
+    total = int(accesses.sum())
+    if not tiles or total % tiles:
         raise SimulationError(f"time: {total} accesses of the key loops do not divide into {tiles} tiles")
-    return np.full(blocks, tiles // blocks)
+    return np.asarray(accesses // (total // tiles))
 
 
 def _operands(facts: KernelFacts, padded: AttentionProblem, tile: TileShape, threads: int | None) -> int:

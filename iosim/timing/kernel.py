@@ -29,6 +29,7 @@ DEFAULT_KERNELS = MappingProxyType({"hopper": "cudnn-sdpa", "ampere": "torch-fla
 DECODE_NOTE = (
     "decode: another kernel of the library runs, whose tile is not known; its bytes alone are counted"
 )
+OUTER_KEYS = "the output comes from memory and goes back for every key tile: its time is not modelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,19 +191,9 @@ class _Run:
     ) -> _Run:
         levels = simulate_kernel(facts, problem, tile, profile)
         launches: tuple[LaunchTime, ...] = ()
-        reason = None
+        reason = OUTER_KEYS if find_algorithm(facts.algorithm).outer == "k" else None
         try:
-            work = fused_work(
-                facts,
-                problem,
-                tile,
-                levels.kernels[0].steps,
-                residents=levels.policies.blocks_per_sm,
-                hbm_read_bytes=levels.hbm_read_bytes,
-                hbm_write_bytes=levels.hbm_write_bytes,
-            )
-            once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class], pause_s=pause_s)
-            launches = (LaunchTime(kernel=facts.name, once=once, repeated=repeated),)
+            launches = () if reason else _fused_launch(facts, problem, tile, levels, machine, pause_s)
         except ProfileError as error:
             reason = str(error)
         return cls(
@@ -260,6 +251,27 @@ class _Run:
         except ProfileError as error:
             return cls(reason=str(error), hbm_bytes=hbm)
         return cls(launches=launches, hbm_bytes=hbm)
+
+
+def _fused_launch(
+    facts: KernelFacts,
+    problem: AttentionProblem,
+    tile: TileShape,
+    levels: LevelTraffic,
+    machine: Machine,
+    pause_s: float,
+) -> tuple[LaunchTime, ...]:
+    work = fused_work(
+        facts,
+        problem,
+        tile,
+        levels.kernels[0].steps,
+        residents=levels.policies.blocks_per_sm,
+        hbm_read_bytes=levels.hbm_read_bytes,
+        hbm_write_bytes=levels.hbm_write_bytes,
+    )
+    once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class], pause_s=pause_s)
+    return (LaunchTime(kernel=facts.name, once=once, repeated=repeated),)
 
 
 def _unfused_launch(

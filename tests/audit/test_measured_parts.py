@@ -97,11 +97,11 @@ def test_split_keys_cost_q_again_and_partial_results(tmp_path: Path) -> None:
     assert first["median_time_s"] == pytest.approx(cache / 4.64e12, rel=0.25)
 
 
-def test_flash1_is_predicted_like_a_fused_kernel(tmp_path: Path) -> None:
+def test_flash1_has_exact_bytes_and_special_functions_but_no_time(tmp_path: Path) -> None:
     shape = {"heads": 132, "kv_heads": 132, "registers_per_thread": 247, "shared_bytes_per_block": 66560}
     found = audited(tmp_path, "iosim_flash1", "flash_fwd", **shape).predicted
     visits = 4  # of every row, one a key tile of 128
     q, between = 64 * 2, 64 * 4 + 8
     assert found["sm_read_bytes"] == 132 * (500 * 2 * 64 * 2 + 300 * visits * (q + between))
-    assert found["median_time_s"] is not None
+    assert found["median_time_s"] is None  # its output goes through memory: not what the time model describes
     assert found["special_ops"] == 132 * 384 * (512 + 4 * (3 * visits + 1))

@@ -1,10 +1,10 @@
 // Standard attention, first of three kernels: S = scale * Q K^T, whole, into memory.
 //
 //                K_j [128 x D]            one thread block of 256 threads a tile of S: (i, j), j fastest
-//              +---------------+          Q_i and K_j come on chip whole, in swizzled shared memory, PART columns at
-//   Q_i        |  S_ij         |          a time: the first are multiplied while the others are on their way
-//   [128 x D]  |  [128 x 128]  |          each of 8 warps computes 64 x 32 scores in registers (mma.sync, fp32 sums)
-//              +---------------+          scaled in fp32, rounded to 16 bits, out through shared memory in whole rows
+//              +---------------+          Q_i and K_j come on chip whole, in swizzled shared memory
+//   Q_i        |  S_ij         |          each of 8 warps computes 64 x 32 scores in registers (mma.sync, fp32 sums)
+//   [128 x D]  |  [128 x 128]  |          scaled in fp32, rounded to 16 bits, out through shared memory in whole rows
+//              +---------------+
 //
 // Q [batch, heads, n_q, D], K [batch, kv_heads, n_k, D] -> S [batch, heads, n_q, s_stride], all 16 bits.
 // s_stride is n_k rounded up to 8, so that rows begin at multiples of 16 bytes; the values past n_k are zero.
@@ -16,15 +16,6 @@
 // Built for sm_80 and later; D = 32, 64, 96, 128, 256; fp16, bf16. Shared memory: 128 * 4D bytes, at least 32 KiB.
 
 constexpr int TILE = 128, THREADS = 256, WARP_ROWS = 64, WARP_COLUMNS = 32;
-constexpr int PART = D % 64 ? 32 : 64, PARTS = D / PART, PART_BYTES = TILE * PART * 2;
-
-DEVICE void wait_for_part(int c) {  // of PARTS groups of copies, the newest PARTS - 1 - c may still be on their way
-    if (c == PARTS - 1) copy_wait<0>();
-    if (c == PARTS - 2) copy_wait<1>();
-    if (c == PARTS - 3) copy_wait<2>();
-    if (c == PARTS - 4) copy_wait<3>();
-    __syncthreads();
-}
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 qk_gemm(const u16 *q, const u16 *k, u16 *s, int n_q, int n_k, int s_stride, int heads, int kv_heads, float scale) {
@@ -37,27 +28,22 @@ qk_gemm(const u16 *q, const u16 *k, u16 *s, int n_q, int n_k, int s_stride, int 
     const i64 kv_head = head / heads * kv_heads + head % heads / (heads / kv_heads);
     const i64 row = (i64)i * TILE, column = (i64)j * TILE;
 
-    q += ((i64)head * n_q + row) * D, k += (kv_head * n_k + column) * D;
-#pragma unroll
-    for (int c = 0; c < PARTS; ++c) {
-        copy_tile<TILE, PART, THREADS>(q_tile + c * PART_BYTES, q + c * PART, D, n_q - row, PART, thread);
-        copy_tile<TILE, PART, THREADS>(k_tile + c * PART_BYTES, k + c * PART, D, n_k - column, PART, thread);
-        copy_commit();
-    }
+    copy_tile<TILE, D, THREADS>(q_tile, q + ((i64)head * n_q + row) * D, D, n_q - row, D, thread);
+    copy_tile<TILE, D, THREADS>(k_tile, k + (kv_head * n_k + column) * D, D, n_k - column, D, thread);
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
 
     constexpr int TALL = WARP_ROWS / 16, WIDE = WARP_COLUMNS / 8;
     const int warp_row = warp / 4 * WARP_ROWS, warp_column = warp % 4 * WARP_COLUMNS;
     float sums[TALL][WIDE][4] = {};
 #pragma unroll
     for (int step = 0; step < D / 16; ++step) {
-        const int part = step / (PART / 16), inner = step % (PART / 16);
-        const u32 q_part = q_tile + part * PART_BYTES, k_part = k_tile + part * PART_BYTES;
-        if (inner == 0) wait_for_part(part);
         u32 a[TALL][4], b[WIDE / 2][4];
 #pragma unroll
-        for (int y = 0; y < TALL; ++y) load_rows<PART>(a[y], q_part, warp_row + 16 * y, inner, lane);
+        for (int y = 0; y < TALL; ++y) load_rows<D>(a[y], q_tile, warp_row + 16 * y, step, lane);
 #pragma unroll
-        for (int x = 0; x < WIDE / 2; ++x) load_keys<PART>(b[x], k_part, warp_column + 16 * x, inner, lane);
+        for (int x = 0; x < WIDE / 2; ++x) load_keys<D>(b[x], k_tile, warp_column + 16 * x, step, lane);
 #pragma unroll
         for (int y = 0; y < TALL; ++y)
 #pragma unroll
