@@ -18,10 +18,11 @@
 //     warpgroup 0         producer     one thread of it: takes tiles from a counter, drives the copy engine
 //     warpgroups 1 to C   consumers    64 rows each: products, softmax, output
 //
-//     registers a thread              launch   producer   consumer      65,536 an SM
-//         C = 3, Br = 192             128      32         160           128 · 32 + 384 · 160 = 65,536
-//         C = 2, Br = 128             168      32         240           128 · 32 + 256 · 240 = 65,536
+//     registers a thread              launch   producer   consumer      (65,536 an SM)
+//         C = 3, Br = 192             128      32         160           128 · 32 + 384 · 160 = 512 · 128 = 65,536
+//         C = 2, Br = 128             168      24         240           128 · 24 + 256 · 240 = 384 · 168 = 64,512
 //         C = 1, Br = 64              240      32         240
+//     What the consumers take must have been given back: beyond (1 + C) · launch registers they would wait for ever.
 //     S takes Bc / 2, O takes d / 2, P takes Bc / 4 or, where it replaces S, nothing.
 //
 // WHAT LIES WHERE in shared memory: Q [Br × d] | K ring [STAGES × Bc × d] | V ring, the same | barriers | mailbox.
@@ -30,7 +31,7 @@
 //
 //     name        arrivals a phase             who waits    guards
 //     q_full      producer, and the bytes      consumers    Q, and the mailbox with the number of the tile
-//     q_empty     every consumer warp          producer     the same two; see THE MAILBOX
+//     q_empty     every consumer thread        producer     the same two; see THE MAILBOX
 //     k_full[s]   producer, and the bytes      consumers    slot s of the ring of K; v_full likewise
 //     k_empty[s]  every consumer warpgroup     producer     the same slot; v_empty likewise
 //     turn 1..3   named barriers: 128 threads announce, 128 wait; `turn n` lets consumer n - 1 issue
@@ -52,15 +53,15 @@
 //                          --softmax₆--                    --softmax₅--
 //
 // THE MAILBOX. The producer takes the next tile while the consumers finish the last one, and fetches its first K and V.
-// It may write the next number only when every consumer thread has read the last: so each warp arrives at q_empty,
-// after a reconvergence, rather than one thread for the whole warpgroup. K and V slots need no such care: a product is
-// one operation of all four warps, which none can have seen complete before all have issued it.
+// It may write the next number only when every consumer thread has read the last, and an arrival speaks for the thread
+// that makes it: so all of them arrive at q_empty, once a tile. For K and V one thread speaks for its warpgroup: a
+// product is one operation of all four warps, which none can see complete before all have issued it.
 //
 // WHAT EACH CHOICE GAINED is in docs/kernels/hopper.md, with numbers.
 //
 // BUILT FOR sm_90a (wgmma exists nowhere else); fp16 and bf16; d = 64 and 128; full and causal; any N and strides, GQA.
 //     Br = 192, C = 3    Bc = 64, 96, 128              turns; overlap at d = 64 only (at 128 P has no registers)
-//     Br = 128, C = 2    Bc = 64, 96, 128, 160, 192    overlap, no turns (with two they cost more than they order)
+//     Br = 128, C = 2    Bc = 64, 128, 160, 192        overlap, no turns (with two they cost more than they order)
 //     Br = 64,  C = 1    Bc = 64, 96, 128, 160, 192    overlap
 // Default: 192 × 128.
 
@@ -252,9 +253,7 @@ DEVICE void consume_tile(Consumer &me, u32 shared, int index, const Problem &z) 
 #endif
 #pragma unroll 1
     for (; block >= 0; --block) step<false>(me, block, index, z);
-    // Q and the mailbox are read for the last time.
-    __syncwarp();
-    if ((thread_in_block() & 31) == 0) barrier_arrive(shared + Q_EMPTY_AT);
+    barrier_arrive(shared + Q_EMPTY_AT);  // every thread for itself: it has read Q and the mailbox for the last time
     wait_full(me.v);
     issue_output(me);
     products_wait<0>();
@@ -296,7 +295,7 @@ flash2_wgmma(const __grid_constant__ TensorMap q_map, const __grid_constant__ Te
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / WARPGROUP, 0);
     if (threadIdx.x == 0) {
         barrier_init(shared + Q_FULL_AT, 1);
-        barrier_init(shared + Q_EMPTY_AT, 4 * CONSUMERS);
+        barrier_init(shared + Q_EMPTY_AT, CONSUMERS * WARPGROUP);
         for (int i = 0; i < STAGES; ++i) {
             barrier_init(shared + K_FULL_AT + i * BARRIER_BYTES, 1);
             barrier_init(shared + V_FULL_AT + i * BARRIER_BYTES, 1);
