@@ -19,7 +19,8 @@ class SpecialFacts:
     """What a kernel does on its special-function units besides one exponential a score.
 
     `row_lanes`: lanes that each compute what belongs to a row of a tile (0: a tile has nothing of it). `per_row`: at
-    the end of a row, on all its lanes. `per_row_tile` and `per_block`: index arithmetic, of a tile and of a resident thread block. Kernel cards hold them.
+    the end of a row, on all its lanes. `per_row_tile` and `per_block`: index arithmetic, of a tile and of a resident
+    thread block. Kernel cards hold them.
     """
 
     row_lanes: int = QUAD_LANES
