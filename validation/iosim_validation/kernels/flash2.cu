@@ -25,8 +25,8 @@
 //     shared memory, a step: K and V filled once, read once by every warp; Q read once
 //
 // Built for: sm_80, sm_89, sm_90, sm_100; BF16 0 and 1; D 32, 64, 96, 128 with BR x BC of {64, 128} x {32, 64, 128} and
-// D 256 with {64, 128} x {32, 64}; WARPS and BLOCKS (an SM) follow from these (rungs/flash2.py). Everything else is
-// refused before launch.
+// D 256 with {64, 128} x {32, 64}; WARPS, BLOCKS (an SM), UNROLL and FORGET follow from these (designs.py). Everything
+// else is refused before launch. What each choice gained on an H200: docs/kernels/flash2.md.
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 flash2(const char *q, const char *k, const char *v, char *o, float *lse, int seq_q, int seq_k, int kv_heads,
