@@ -52,6 +52,10 @@ COMMANDS = {
     "tune": Entry(
         "tune", "tune", "The best tile of a fused kernel, by predicted time or by bytes; all of them."
     ),
+    "require": Entry(
+        "require", "require", "The least SRAM, L2 or HBM bandwidth that reaches a share of the compute bound."
+    ),
+    "what-if": Entry("what_if", "what_if", "Time on a map of SRAM by HBM bandwidth, real GPUs as dots."),
     "gap": Entry("gap", "gap", "The IO waterfall: a name for every byte, from the least possible to HBM."),
     "reproduce": Entry("reproduce", "reproduce", "Published numbers against the model, figure by figure."),
     "claims": Entry("claims", "claims", "What people say about FlashAttention, with verdicts and numbers."),

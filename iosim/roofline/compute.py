@@ -9,6 +9,10 @@ from iosim.roofline.machine import ISSUE_LANES, SCHEDULERS, Machine
 from iosim.roofline.terms import Term, inputs
 from iosim.roofline.work import FusedWork
 
+NEVER_HIDDEN = 0.25
+"""Of the time in which warps read operands. Up to two warps a scheduler hide each other's reads, as in each kernel that
+the constants were fitted to; with more, tiles of our own mma.sync kernel show that a part stays (docs/tuning.md)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
@@ -55,7 +59,7 @@ class Compute:
         """
         w, m, c = self.work, self.machine, self.constants
         tensor = w.tile_flops / (c.share * m.tensor_flops_per_clk_sm)
-        shared = w.operand_bytes / m.shared_bytes_per_clk_sm / self._warps(residents)
+        shared = w.operand_bytes / m.shared_bytes_per_clk_sm / self._hiding(residents)
         shared += max(0.0, w.descriptor_bytes / m.shared_bytes_per_clk_sm - tensor)
         tensor, shared = self._kept("tensor", tensor), self._kept("shared memory", shared)
         special = w.tile_scores / m.special_ops_per_clk_sm
@@ -112,11 +116,11 @@ class Compute:
             Term(
                 name="shared memory",
                 seconds=tiles * cycles.shared / clock,
-                formula="tiles an SM x operand bytes a tile / (B/clk/SM) / warps a scheduler / clock",
+                formula="tiles an SM x operand bytes a tile / (B/clk/SM) / warps that hide each other / clock",
                 inputs=inputs(
                     ("operand bytes a tile", w.operand_bytes, "B"),
                     ("rate", m.shared_bytes_per_clk_sm, "B/clk/SM"),
-                    ("warps a scheduler", self._warps(w.residents), ""),
+                    ("warps that hide each other", self._hiding(w.residents), ""),
                 ),
             ),
             Term(
@@ -165,8 +169,9 @@ class Compute:
     def _kept(self, name: str, cycles: float) -> float:
         return 0.0 if name in self.without else cycles
 
-    def _warps(self, residents: int) -> float:
-        return max(1.0, self.work.warps * residents / SCHEDULERS)
+    def _hiding(self, residents: int) -> float:
+        warps = max(1.0, self.work.warps * residents / SCHEDULERS)
+        return 1 / max(1 / warps, NEVER_HIDDEN + (1 - 2 * NEVER_HIDDEN) / warps)
 
     def _edge(self) -> float:
         """Q in and O out of one block at its SM's share of the bandwidth; nothing overlaps it."""

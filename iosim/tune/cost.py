@@ -2,9 +2,12 @@
 
 Beside those terms a comparison of tiles needs what one kernel's own tile hides, since there it is part of its share:
 
-* the rows of a tile cost instructions whatever its width: O is rescaled (one a value), maxima and sums go round the
-  four lanes of a row (`ROW_OPS`). A class's share holds this at the width it was fitted at (`FITTED_KERNELS`), so only
-  the difference to that width is added; backward likewise the operands that warps read, beyond those of that tile;
+* the rows of a tile cost instructions whatever its width: O is rescaled, one a value. A class's share holds this at the
+  width it was fitted at (`FITTED_KERNELS`), so only the difference to that width is added; backward likewise the
+  operands that warps read, beyond those of that tile;
+* nothing hides the first K and V tile of a block that has no warps of its own to load: a latency, and its bytes at the
+  SM's share of the HBM bandwidth, as for Q;
+* a block that has its SM to itself shows the latencies of each step (`ALONE_CLK`), at which all of its warps wait;
 * a wgmma reads its operands from shared memory itself, which is hidden until it takes longer than the matmul;
 * the L2 feeds the SMs at a bandwidth of its own, and an SM that works draws no more than its share of it;
 * a tile is not there before the memory has answered: with s stages a block asks for a tile s − 1 tiles ahead, so that
@@ -34,14 +37,14 @@ from iosim.problem import AttentionProblem, TileShape
 from iosim.program.ir import Program
 from iosim.roofline import FusedWork, Machine, Prediction, predict_both
 from iosim.roofline.backward import backward_work
-from iosim.roofline.lower_bound import compulsory_bytes
+from iosim.roofline.machine import ISSUE_LANES
 from iosim.roofline.work import masked_tiles
 from iosim.tune.design import Design, Fit, padded
 
 Ints = NDArray[np.int64]
-ROW_OPS = 40
-"""Lane instructions a row and tile besides the rescaling: four lanes hold a row, two shuffles and two maxima, two
-exponentials' worth of arguments, sums and products on each (counted on the algorithm's lines 9 and 10)."""
+ALONE_CLK = 100.0
+"""Clocks of a step that a second resident block would hide: a barrier, the first operands, a chain of dependent mma and
+shuffles. Tiles of our own kernel show 40 to 400 (docs/tuning.md); the wgmma kernels that were fitted hold theirs."""
 FITTED_KERNELS = MappingProxyType(
     {"mma-sync": "torch-flash2", "wgmma": "cudnn-sdpa", "wgmma-ping-pong": "cudnn-sdpa"}
 )
@@ -49,7 +52,7 @@ FITTED_KERNELS = MappingProxyType(
 L2_BYTES_PER_CLK_SM = 36.0
 """Reads of one SM from the L2: 9.4 TB/s of 132 SMs at 1.98 GHz (H200); 35 on A100 and H100 PCIe (their profiles). Taken
 for GPUs that nobody measured."""
-L2_LATENCY_CLK, HBM_LATENCY_CLK = 281.0, 690.0
+LATENCY_CLK = MappingProxyType({"l2": 281.0, "hbm": 690.0})
 """Clocks until a read is answered, of a GH200 (its profile). Taken for GPUs that nobody measured."""
 ROWS = 16
 """Row tiles that hold all rows are alike: the steps of one stand for all."""
@@ -192,28 +195,6 @@ def _head_steps(program: Program, binding: tuple[tuple[str, int], ...]) -> tuple
     return tuple(loop_trips(program.kernels[0], dict(binding)).tolist())
 
 
-def hbm_estimate(load: Workload, design: Design, blocks_per_sm: int) -> tuple[int, int, bool]:
-    """(read, written, compulsory): K and V once if those of the heads in flight fit half of the L2, else once a wave.
-
-    docs/hierarchy.md: each of two partitions holds a copy of what all SMs read. An estimate; `simulate` gives more.
-    """
-    p = load.problem
-    read, written = compulsory_bytes(p, load.passes)
-    gpu = load.gpu
-    if load.backward or load.packed or not gpu.has("memory.l2.capacity"):
-        return read, written, True
-    tiles = -(-p.seq_q // design.tile.rows)
-    slots = gpu.sm_count * blocks_per_sm
-    in_flight = min(p.batch * p.heads, -(-slots // tiles) + (1 if slots % tiles else 0))
-    kv_head = p.visible_keys * (p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize)
-    kv_heads = -(-in_flight // p.group_size)
-    if kv_heads * kv_head <= gpu.l2_capacity_bytes // gpu.l2_partitions:
-        return read, written, True
-    waves = -(-tiles * p.batch * p.heads // slots)
-    again = max(0, waves * min(kv_heads, -(-slots // tiles)) - p.batch * p.kv_heads)
-    return read + again * kv_head, written, False
-
-
 def times(
     load: Workload, machine: Machine, design: Design, held: Fit, moved: int, hbm: tuple[int, int]
 ) -> Times:
@@ -240,9 +221,7 @@ def _latency_clk(load: Workload, design: Design, work: FusedWork) -> float:
 
     One stage: K and V arrive in turn, each asked for half a tile ahead. Few rows stream from HBM, others from the L2.
     """
-    level, taken = ("hbm", HBM_LATENCY_CLK) if load.packed else ("l2", L2_LATENCY_CLK)
-    key = f"measured.{level}_latency"
-    latency = float(load.gpu.number(key)) if load.gpu.has(key) else taken
+    latency = _latency(load.gpu, "hbm" if load.packed else "l2")
     ahead = max(0.5, design.stages - 1)
     places = load.gpu.sm_count * work.residents
     steps = max(work.tiles / places, int(work.steps.max(initial=0)))
@@ -268,7 +247,7 @@ def _work(load: Workload, design: Design, held: Fit, hbm: tuple[int, int]) -> Fu
         more = max(0, backward_operands(seen, design.tile, design.warps) - held_already)
         return replace(work, steps=steps, residents=held.blocks_per_sm, operand_bytes=more)
     constants = CLASSES[load.kernel_class]
-    tile, p = design.tile, load.problem
+    tile = design.tile
     scheme = "split-q" if constants.operands_by_warp else "wgmma"
     operands = on_chip(seen, tile, scheme, warps=design.warps).step.operand_read_bytes
     return FusedWork(
@@ -277,16 +256,41 @@ def _work(load: Workload, design: Design, held: Fit, hbm: tuple[int, int]) -> Fu
         tile_scores=tile.rows * tile.cols,
         masked_tiles=masked_tiles(load.seen, tile),
         operand_bytes=operands if constants.operands_by_warp else 0,
-        edge_bytes=tile.rows * (p.head_dim * p.dtype_q.itemsize + p.value_dim * p.dtype_o.itemsize),
+        edge_bytes=_edge_bytes(load, design),
         warps=design.warps,
         residents=held.blocks_per_sm,
         hbm_read_bytes=read,
         hbm_write_bytes=written,
         side_bytes=partial_bytes(load, design.splits),
         launches=1 if design.splits == 1 else 2,
-        row_ops=tile.rows * (seen.value_dim + ROW_OPS) * (1 - tile.cols / fitted_tile(load).cols),
+        row_ops=_row_ops(load, design, held, seen.value_dim),
         descriptor_bytes=0 if constants.operands_by_warp else operands,
     )
+
+
+def _row_ops(load: Workload, design: Design, held: Fit, value_dim: int) -> float:
+    """Lane instructions of a tile that do not grow with its width, beyond those of the fitted tile."""
+    rescale = design.tile.rows * value_dim * (1 - design.tile.cols / fitted_tile(load).cols)
+    alone = held.blocks_per_sm == 1 and CLASSES[load.kernel_class].operands_by_warp
+    return rescale + (ALONE_CLK * ISSUE_LANES if alone else 0.0)
+
+
+def _edge_bytes(load: Workload, design: Design) -> int:
+    """Q in, O out, and what else nothing hides: by mma.sync the first K and V tile, and an answer of the memory."""
+    p, tile = load.problem, design.tile
+    own = tile.rows * (p.head_dim * p.dtype_q.itemsize + p.value_dim * p.dtype_o.itemsize)
+    if not CLASSES[load.kernel_class].operands_by_warp:
+        return own
+    machine = Machine.of(load.gpu, str(p.dtype_k))
+    waiting = _latency(load.gpu, "hbm") / machine.clock_hz * machine.hbm_read_bytes_per_s / machine.sms
+    first = tile.cols * (p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize)
+    return own + first + round(waiting)
+
+
+def _latency(gpu: HardwareProfile, level: str) -> float:
+    """Clocks until the L2 or HBM answers."""
+    key = f"measured.{level}_latency"
+    return float(gpu.number(key)) if gpu.has(key) else LATENCY_CLK[level]
 
 
 def fitted_tile(load: Workload) -> TileShape:

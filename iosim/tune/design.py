@@ -26,7 +26,7 @@ BACKWARD_STEP = 32
 HEAD_STEP = 16
 """Head dimensions are padded to the k of an MMA."""
 FEW_ROWS = 64
-"""Rows of Q up to which blocks of one or two warps are tried."""
+"""Rows of Q up to which small tiles are tried: blocks of one or two warps, no more rows than these."""
 ORDERS = ("grid", "longest-first")
 WALKS = ("forward", "backward", "sawtooth")
 
@@ -106,7 +106,8 @@ def shapes(problem: AttentionProblem, kernel_class: str, choices: Choices, *, ba
     elif kernel_class.startswith("wgmma"):
         found = list(_wgmma(choices))
     else:
-        found = list(_mma((1, 2, 4, 8) if problem.seq_q <= FEW_ROWS else (4, 8), choices))
+        few = problem.seq_q <= FEW_ROWS
+        found = list(_mma((1, 2, 4) if few else (4, 8), choices, FEW_ROWS if few else MOST_ROWS))
     if not found:
         raise UsageError(
             f"tune: no tile of {kernel_class} among the rows, columns and warps asked for; rows are multiples of "
@@ -116,10 +117,10 @@ def shapes(problem: AttentionProblem, kernel_class: str, choices: Choices, *, ba
     return found
 
 
-def _mma(warps: Sequence[int], choices: Choices) -> Iterator[Design]:
+def _mma(warps: Sequence[int], choices: Choices, most_rows: int) -> Iterator[Design]:
     for w in choices.warps or warps:
         unit = MMA_ROWS * w
-        for rows in choices.rows or range(unit, MOST_ROWS + 1, unit):
+        for rows in choices.rows or range(unit, most_rows + 1, unit):
             if rows % unit == 0:
                 yield from _widths(rows, w, choices, MOST_COLS)
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from iosim.algorithms.registry import find_algorithm
 from iosim.errors import ProfileError, TileError, UsageError
 from iosim.hardware import HardwareProfile
 from iosim.kernels import CLASSES
-from iosim.levels import SKEW, simulate_levels
-from iosim.memory.hierarchy import Policies
 from iosim.problem import AttentionProblem
 from iosim.roofline import Machine
-from iosim.tune.cost import Times, Workload, blocks_of, hbm_estimate, sm_bytes, times
+from iosim.tune.cost import Workload, blocks_of, sm_bytes, times
 from iosim.tune.design import (
     FEW_ROWS,
     ORDERS,
@@ -24,7 +21,6 @@ from iosim.tune.design import (
     Design,
     Fit,
     check,
-    design_dict,
     fit,
     padded,
     shapes,
@@ -32,122 +28,20 @@ from iosim.tune.design import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
+from iosim.tune.hbm import hbm_estimate, simulated_hbm
+from iosim.tune.table import TuneRow, TuneTable, score_of
 
 OBJECTIVES = ("time", "bytes")
 LEVELS = ("sm", "hbm")
 DEFAULT_CLASS = {"hopper": "wgmma"}
 SIMULATED = 6
 """Designs whose HBM bytes are simulated, the best by the estimate; the others keep the estimate."""
-WHOLE_WAVES = 3
-"""Waves of blocks that a simulation follows; further heads repeat them."""
+ALIKE = 0.02
+"""Predicted times that the model does not tell apart."""
 SPLIT_WAVES = 2
 """Blocks an SM place up to which keys are split further."""
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneRow:
-    """A design with its bytes and times. Infeasible ones have a reason and nothing else.
-
-    `hbm`: compulsory, estimate or simulated. Times are None where the class has no constants, which `TuneTable.no_time`
-    explains.
-    """
-
-    design: Design
-    fit: Fit
-    sm_bytes: int | None = None
-    hbm_bytes: int | None = None
-    hbm: str = ""
-    times: Times | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        t, needs = self.times, self.fit.needs
-        return {
-            **design_dict(self.design),
-            "fits": self.fit.fits,
-            "reason_class": self.fit.reason_class or None,
-            "reason": self.fit.reason or None,
-            "registers_per_thread": needs.registers,
-            "register_limit": needs.register_limit,
-            "registers_tight": needs.tight and self.fit.fits,
-            "threads": needs.threads,
-            "shared_bytes": needs.shared_bytes,
-            "blocks_per_sm": self.fit.blocks_per_sm,
-            "limited_by": self.fit.limited_by,
-            "sm_bytes": self.sm_bytes,
-            "hbm_bytes": self.hbm_bytes,
-            "hbm_from": self.hbm or None,
-            "seconds": t.seconds if t else None,
-            "low_s": t.low_s if t else None,
-            "high_s": t.high_s if t else None,
-            "sustained_s": t.repeated_s if t else None,
-            "limit": t.limit if t else None,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneTable:
-    """All designs: those that fit, best first, then those that do not.
-
-    `no_time`: why there are no times, None where there are. `notes`: what was assumed or left out.
-    """
-
-    problem: AttentionProblem
-    profile: str
-    kernel_class: str
-    passes: str
-    objective: str
-    level: str
-    rows: tuple[TuneRow, ...]
-    no_time: str | None
-    notes: tuple[str, ...] = field(default=())
-
-    @property
-    def feasible(self) -> tuple[TuneRow, ...]:
-        """Designs that fit, best first."""
-        return tuple(r for r in self.rows if r.fit.fits)
-
-    @property
-    def winner(self) -> TuneRow:
-        """The best design."""
-        return self.rows[0]
-
-    @property
-    def alike(self) -> int:
-        """Designs whose predicted time lies in the range of the winner's, itself among them; 0 without times."""
-        best = self.winner.times
-        return (
-            sum(r.times is not None and r.times.seconds <= best.high_s for r in self.feasible) if best else 0
-        )
-
-    def score(self, row: TuneRow) -> float | None:
-        """What is minimised: seconds or bytes; None where a design does not fit."""
-        return _score(row, self.objective, self.level) if row.fit.fits else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The documented JSON of `iosim tune`."""
-        return {
-            "schema_version": 1,
-            "problem": self.problem.to_dict(),
-            "profile": self.profile,
-            "kernel_class": self.kernel_class,
-            "pass": self.passes,
-            "objective": self.objective,
-            "level": self.level,
-            "winner": self.winner.to_dict(),
-            "designs_within_its_range": self.alike,
-            "no_time": self.no_time,
-            "notes": list(self.notes),
-            "rows": [row.to_dict() for row in self.rows],
-        }
-
-    def to_frame(self) -> pd.DataFrame:
-        """A row a design."""
-        import pandas as pd
-
-        return pd.DataFrame([{"winner": r is self.winner, **r.to_dict()} for r in self.rows])
 
 
 def default_class(gpu: HardwareProfile) -> str:
@@ -175,7 +69,7 @@ def tune(
     """
     check(problem)
     chosen = choices or Choices()
-    load = _workload(problem, gpu, kernel_class or default_class(gpu), passes)
+    load = workload(problem, gpu, kernel_class or default_class(gpu), passes)
     _known(objective, level, load, chosen)
     if chosen.stages == () or any(s < 1 for s in chosen.stages):
         raise UsageError(f"stages: must be at least 1, got {chosen.stages}")
@@ -191,6 +85,8 @@ def tune(
     notes = list(machine.assumed) if machine else []
     rows = _priced(load, machine, asked)
     rows.sort(key=lambda r: _order(r, objective, level))
+    if objective == "time" and not load.packed:
+        rows = _winner_first(rows, load.kernel_class)
     if objective == "bytes" and level == "hbm":
         rows = _with_simulated(load, machine, rows, notes, progress)
         rows[:SIMULATED] = sorted(rows[:SIMULATED], key=lambda r: _order(r, objective, level))
@@ -211,15 +107,16 @@ def tune(
     )
 
 
-def _workload(problem: AttentionProblem, gpu: HardwareProfile, kernel_class: str, passes: str) -> Workload:
+def workload(problem: AttentionProblem, gpu: HardwareProfile, kernel_class: str, passes: str) -> Workload:
+    """What the designs are asked to compute; `UsageError` for a class or pass that is not tuned."""
     tunable = [name for name in CLASSES if name != "unfused"]
     if kernel_class not in tunable:
-        raise UsageError(f"--class: unknown class {kernel_class!r}; allowed: {', '.join(tunable)}")
+        raise UsageError(f"--kernel: unknown class {kernel_class!r}; allowed: {', '.join(tunable)}")
     if passes not in ("fwd", "bwd"):
         raise UsageError(f"--pass: unknown pass {passes!r}; allowed: fwd, bwd")
     if passes == "bwd" and kernel_class != "mma-sync":
         raise UsageError(
-            f"--pass bwd: the registers of a {kernel_class} backward are not modelled; use --class mma-sync"
+            f"--pass bwd: the registers of a {kernel_class} backward are not modelled; use --kernel mma-sync"
         )
     packed = (
         passes == "fwd" and problem.seq_q * problem.group_size <= FEW_ROWS and problem.mask.window is None
@@ -293,20 +190,27 @@ def _machine(load: Workload) -> tuple[Machine | None, str | None]:
     return machine, None
 
 
-def _score(row: TuneRow, objective: str, level: str) -> float:
-    if objective == "time":
-        return row.times.seconds if row.times else math.inf
-    amount = row.hbm_bytes if level == "hbm" else row.sm_bytes
-    return math.inf if amount is None else float(amount)
-
-
 def _order(row: TuneRow, objective: str, level: str) -> tuple[Any, ...]:
-    """Best first; among equals (to 1/2000) the other objective, two stages, the plain order, the smaller block."""
-    score = _score(row, objective, level)
+    """Best first; among equals (times to 1/2000) the other objective, two stages, plain order, the smaller block."""
+    score = score_of(row, objective, level)
     first = round(math.log(score) * 2000) if objective == "time" else score
     other = row.times.seconds if objective == "bytes" and row.times else row.sm_bytes or 0
     d = row.design
     return (first, other, abs(d.stages - 2), d.order != "grid", d.splits, row.fit.needs.threads, d.tile.cols)
+
+
+def _winner_first(rows: list[TuneRow], kernel_class: str) -> list[TuneRow]:
+    """By time; of the designs within ALIKE of the least first the one with the tallest tile, then the most warps an SM.
+
+    What is that close the model cannot tell apart: fewer bytes and warps that hide each other's waits decide. Only
+    where warps compute and load alike; a wgmma kernel has its own that load.
+    """
+    least = rows[0].times
+    if least is None or not CLASSES[kernel_class].operands_by_warp:
+        return rows
+    alike = [r for r in rows if r.times is not None and r.times.seconds <= least.seconds * (1 + ALIKE)]
+    best = max(alike, key=lambda r: (r.design.tile.rows, r.fit.blocks_per_sm * r.fit.needs.threads))
+    return [best, *(r for r in rows if r is not best)]
 
 
 def _with_simulated(
@@ -327,37 +231,6 @@ def _with_simulated(
     if not load.gpu.counter_data:
         notes.append(f"HBM bytes: extrapolated, {load.gpu.name} has no counter data")
     return out
-
-
-def simulated_hbm(load: Workload, design: Design, blocks_per_sm: int) -> tuple[int, int]:
-    """(read, written) at HBM by the simulated hierarchy: WHOLE_WAVES of heads, and the rest like them.
-
-    Errors: `ProfileError` for an unknown L2.
-    """
-    p = load.problem
-    slots = load.gpu.sm_count * blocks_per_sm
-    heads = p.kv_heads * p.batch if load.packed else p.heads * p.batch
-    a_head = max(1, blocks_of(load, design) // heads)
-    groups = -(-WHOLE_WAVES * slots // a_head)
-    kept, scale = load, 1.0
-    if groups < heads:
-        size = 1 if load.packed else p.group_size
-        kv = max(1, -(-groups // size))
-        one = replace(p, batch=1, kv_heads=kv, heads=kv * p.group_size)
-        kept, scale = replace(load, problem=one), (p.batch * p.kv_heads) / kv
-    algorithm = find_algorithm("decode" if load.packed else "flash2")
-    given = {"pack-gqa": "on", "splits": str(design.splits)} if load.packed else {}
-    policies = Policies(
-        sms=load.gpu.sm_count,
-        blocks_per_sm=blocks_per_sm,
-        launch=design.order,
-        kv_walk=design.walk,
-        skew=SKEW,
-    )
-    found = simulate_levels(
-        algorithm, kept.problem, algorithm.resolve(given), design.tile, load.gpu, policies
-    )
-    return round(found.hbm_read_bytes * scale), round(found.hbm_write_bytes * scale)
 
 
 def _notes(load: Workload, chosen: Choices) -> list[str]:
