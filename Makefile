@@ -16,11 +16,11 @@ PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(PY) -m piptools compile --qu
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options
 
 .DEFAULT_GOAL := help
-.PHONY: help report test lint bench lock clean distclean
+.PHONY: help report test test-browser lint bench gallery lock clean distclean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
-		|| sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \2/p' $(firstword $(MAKEFILE_LIST))
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | column -t -s '|' 2>/dev/null \
+		|| sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1  \2/p' $(firstword $(MAKEFILE_LIST))
 
 report: $(RUN_STAMP)  ## the main job on the embedded default (no GPU needed), into ./iosim-report
 	@$(PY) -m iosim report --out $(REPORT_DIR)
@@ -29,6 +29,9 @@ report: $(RUN_STAMP)  ## the main job on the embedded default (no GPU needed), i
 test: lint  ## lint, types and all tests
 	$(PY) -m pytest $(PYTEST_ARGS)
 
+test-browser: $(DEV_STAMP)  ## the report in a headless Chromium, phone and desktop, light and dark (part of test)
+	$(PY) -m pytest -rs tests/browser
+
 lint: $(DEV_STAMP)  ## ruff and mypy only
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -36,6 +39,9 @@ lint: $(DEV_STAMP)  ## ruff and mypy only
 
 bench: $(DEV_STAMP)  ## time the tool beside its peers, write docs/performance.md
 	$(PY) -m benchmarks.run
+
+gallery: $(RUN_STAMP)  ## rebuild reports/ for A100, H100 and H200, the same bytes every time
+	$(PY) reports/build.py
 
 lock: $(DEV_STAMP)  ## resolve requirements/*.txt anew from pyproject.toml
 	$(PIP) 'pip-tools>=7.5'

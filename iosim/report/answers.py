@@ -49,7 +49,7 @@ def time_answers(part: GpuPart) -> Iterator[str]:
 def _only_a_bound(part: GpuPart) -> Iterator[str]:
     """Why nothing is predicted, and the least all the same where that is known."""
     name, times = part.profile.name, part.times
-    yield from (f"On {name} no time is predicted: {line}." for line in times.remarks[:1])
+    yield from (f"On {name} no time is predicted: {line.rstrip('.')}." for line in times.remarks[:1])
     if times.timings:
         bound = times.timings[0].bound
         unit = BOUND_WORDS.get(bound.limit, bound.limit)

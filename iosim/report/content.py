@@ -18,10 +18,11 @@ from iosim.report.gpu import GpuPart, Progress, gpu_part
 from iosim.report.measured import measured_on, read_for
 from iosim.report.sections import Facts, all_sections
 from iosim.report.sections.limits import NOT_MODELLED
-from iosim.scaling import Laws, find_laws
+from iosim.scaling import Laws, Lengths, find_laws
 from iosim.scaling.elements import NO_OPTIONS, Options
 from iosim.scaling.sentences import on_options, options_text
 from iosim.scaling.study import checked_options
+from iosim.scaling.traffic import ALIKE
 from iosim.units import counted
 
 DEFAULT_PROBLEM = AttentionProblem.of(batch=1, heads=32, seq=8192, head_dim=128, dtype="fp16")
@@ -39,11 +40,12 @@ class Report:
     sections: tuple[Section, ...]
     claims: tuple[Evidence, ...] = ()
     options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    batch: Lengths = ALIKE
 
     @property
     def workload(self) -> str:
         """The problem in one line, and the algorithms' options where they are not the defaults."""
-        return workload_text(self.problem, self.options)
+        return workload_text(self.problem, self.options, self.batch)
 
     @property
     def made_by(self) -> str:
@@ -59,6 +61,7 @@ class Report:
             "workload": self.workload,
             "problem": self.problem.to_dict(),
             "options": {name: dict(own) for name, own in self.options.items()},
+            **({"seq_lens": list(self.batch.seq_lens)} if self.batch.seq_lens else {}),
             "answers": list(self.answers),
             "not_modelled": list(NOT_MODELLED),
             "gpus": [part.to_dict() for part in self.parts],
@@ -66,22 +69,25 @@ class Report:
         }
 
 
-def workload_text(p: AttentionProblem, options: Options = NO_OPTIONS) -> str:
+def workload_text(p: AttentionProblem, options: Options = NO_OPTIONS, batch: Lengths = ALIKE) -> str:
     """A problem in one line, with nothing left out, and options where there are any."""
     heads = counted(p.heads, "head") + (
         f" on {counted(p.kv_heads, 'kv head')}" if p.kv_heads != p.heads else ""
     )
     queries = f"{p.seq_q:,} quer{'y' if p.seq_q == 1 else 'ies'}"
     length = f"N = {p.seq_q:,}" if p.seq_q == p.seq_k else f"N = {queries}, {counted(p.seq_k, 'key')}"
+    many = f"batch {p.batch}"
+    if batch.seq_lens:
+        n = batch.seq_lens
+        many = f"{counted(len(n), 'sequence')} of {min(n):,} to {max(n):,} keys"
+        length = (f"{queries} each, " if batch.fixed_queries else "") + f"{sum(n):,} tokens"
     width = f"d = {p.head_dim}" + (f", dv = {p.value_dim}" if p.value_dim != p.head_dim else "")
     types = {p.dtype_q, p.dtype_k, p.dtype_v, p.dtype_o}
     named = (
         f"Q {p.dtype_q}, K {p.dtype_k}, V {p.dtype_v}, O {p.dtype_o}" if len(types) > 1 else str(p.dtype_q)
     )
     more = options_text(options)
-    return f"batch {p.batch}, {heads}, {length}, {width}, {named}, mask {p.mask}" + (
-        f"; {more}" if more else ""
-    )
+    return f"{many}, {heads}, {length}, {width}, {named}, mask {p.mask}" + (f"; {more}" if more else "")
 
 
 def build_report(
@@ -93,10 +99,12 @@ def build_report(
     overrides: Sequence[str] = (),
     options: Options = NO_OPTIONS,
     measurements: Path | None = None,
+    batch: Lengths = ALIKE,
     progress: Progress | None = None,
 ) -> Report:
     """Count, study and draw; nothing is written. `options`: by algorithm, as for `study_bound`.
 
+    `batch`: a ragged batch, of which `problem` is the padded alternative: bytes, levels and bounds, no times.
     `measurements`: a file as `iosim audit` reads it, set beside the predictions on the GPUs that it has rows of.
     With another pass than fwd only the algorithms that have it are there. Errors: `UsageError` and its kinds.
     """
@@ -106,7 +114,9 @@ def build_report(
     file = None if measurements is None else read_for(measurements, gpus)
     tell("exponents, constants and crossings")
     laws = find_laws(options=options)
-    parts = tuple(gpu_part(problem, gpu, laws, options, sram_bytes=sram_bytes, tell=tell) for gpu in gpus)
+    parts = tuple(
+        gpu_part(problem, gpu, laws, options, sram_bytes=sram_bytes, tell=tell, batch=batch) for gpu in gpus
+    )
     if file is not None and measurements is not None:
         tell(f"predicting {counted(len(file.rows), 'measured row')}")
         parts = tuple(
@@ -120,7 +130,9 @@ def build_report(
         *bytes_answers(laws, parts),
     )
     tell("figures")
-    facts = Facts(problem=problem, laws=laws, parts=parts, claims=claims, options=options, style=style)
+    facts = Facts(
+        problem=problem, laws=laws, parts=parts, claims=claims, options=options, style=style, batch=batch
+    )
     return Report(
         problem=problem,
         laws=laws,
@@ -129,4 +141,5 @@ def build_report(
         sections=all_sections(facts),
         claims=claims,
         options=options,
+        batch=batch,
     )

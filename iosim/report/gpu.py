@@ -16,12 +16,14 @@ from iosim.gap import Gap, gap
 from iosim.hardware import HardwareProfile
 from iosim.levels import add_levels
 from iosim.problem import AttentionProblem
+from iosim.ragged import analyze_ragged, sequences_of
 from iosim.report.measured import Measured
-from iosim.report.times import Times, find_times
+from iosim.report.times import Times, find_times, no_times
 from iosim.results import RunRecord
-from iosim.scaling import BoundStudy, Laws, study_bound
+from iosim.scaling import BoundStudy, Laws, Lengths, study_bound
 from iosim.scaling.elements import Options
 from iosim.scaling.study import in_pass
+from iosim.scaling.traffic import ALIKE
 
 ALGORITHMS = ("standard", "flash1", "flash2", "seed_flash", "small_cache")
 GRANULARITY = 16
@@ -41,12 +43,13 @@ LEVEL_RUNS = ("flash1", "flash2")
 LEVEL_ORDER = ("hbm_read_bytes", "hbm_write_bytes")  # what a table of levels is read for, so it stands first
 MOST_PAIRS = 1 << 32  # scores of all heads up to which the waterfall goes below the SMs
 MOST_STEPS = 20_000_000  # key tiles read by all thread blocks; a longer simulation is not worth the wait
+ONE_LENGTH = "Times are predicted for one length at a time; iosim explain does it for any of them"
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPart:
-    """Everything about one GPU. `gap`: None where no tile fits."""
+    """Everything about one GPU. `gap`: None where no tile fits. A ragged batch has no gap, no times and no memory."""
 
     profile: HardwareProfile
     sram_bytes: int
@@ -83,31 +86,37 @@ def gpu_part(
     *,
     sram_bytes: int | None,
     tell: Progress,
+    batch: Lengths = ALIKE,
 ) -> GpuPart:
-    """Count, simulate and predict. Errors: `UsageError` and its kinds."""
+    """Count, simulate and predict; of a ragged `batch`, whose padded alternative `problem` is, count and simulate.
+
+    Errors: `UsageError` and its kinds.
+    """
     M = gpu.sram_per_block_bytes if sram_bytes is None else sram_bytes
     records = tuple(
         r
         for name in in_pass(ALGORITHMS, options)
-        if (r := _run(problem, gpu, name, "best", "paper", M, options)) is not None
+        if (r := _run(problem, gpu, name, "best", "paper", M, options, batch)) is not None
     )
-    study = study_bound(problem, gpu, sram_bytes=M, laws=laws, options=options, progress=tell)
+    study = study_bound(problem, gpu, sram_bytes=M, laws=laws, options=options, batch=batch, progress=tell)
     tell(f"waterfall of {gpu.name}")
-    waterfall = _gap(problem, gpu, M, options)
+    ragged = bool(batch.seq_lens)
+    waterfall = None if ragged else _gap(problem, gpu, M, options)
     tell(f"levels of {gpu.name}")
-    levels, remark = _levels(records, gpu)
+    levels, remark = _levels(records, gpu, batch)
     tell(f"times on {gpu.name}")
+    memory = () if ragged else memory_fits(problem, MEMORY_ALGORITHMS, MEMORY_PASSES, gpu.hbm_capacity_bytes)
     return GpuPart(
         profile=gpu,
         sram_bytes=M,
         records=records,
-        tiles=_tiles(problem, gpu, M, options),
+        tiles=_tiles(problem, gpu, M, options, batch),
         levels=levels,
         level_remark=remark,
         study=study,
         gap=waterfall,
-        times=find_times(problem, gpu, options),
-        memory=tuple(memory_fits(problem, MEMORY_ALGORITHMS, MEMORY_PASSES, gpu.hbm_capacity_bytes)),
+        times=no_times(ONE_LENGTH) if ragged else find_times(problem, gpu, options),
+        memory=tuple(memory),
     )
 
 
@@ -126,7 +135,7 @@ def _gap(problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int, optio
         return None
 
 
-def _levels(records: Sequence[RunRecord], gpu: HardwareProfile) -> tuple[pd.DataFrame, str]:
+def _levels(records: Sequence[RunRecord], gpu: HardwareProfile, batch: Lengths) -> tuple[pd.DataFrame, str]:
     """Bytes at every level by algorithm, and a sentence on how sure they are; an empty table says why."""
     rows = []
     for record in records:
@@ -137,7 +146,8 @@ def _levels(records: Sequence[RunRecord], gpu: HardwareProfile) -> tuple[pd.Data
         if pairs // (tile.rows * tile.cols) > MOST_STEPS:
             return pd.DataFrame(), "Too many key tiles to simulate here; iosim simulate --levels does it."
         try:
-            full = add_levels(record, find_algorithm(record.algorithm), gpu)
+            sequences = sequences_of(problem, batch.seq_lens, fixed_queries=batch.fixed_queries)
+            full = add_levels(record, find_algorithm(record.algorithm), gpu, sequences=sequences)
         except UsageError as error:
             return pd.DataFrame(), f"No levels below the SMs: {error}."
         levels = full.level_bytes
@@ -167,9 +177,23 @@ def _run(
     model: str,
     sram_bytes: int,
     options: Options,
+    batch: Lengths,
 ) -> RunRecord | None:
     """A record, or None where no tile fits."""
     try:
+        if batch.seq_lens:
+            return analyze_ragged(
+                problem,
+                batch.seq_lens,
+                find_algorithm(algorithm),
+                tiles=tiles,
+                profile=gpu,
+                options=options.get(algorithm, {}),
+                footprint_model=model,
+                granularity=GRANULARITY,
+                sram_bytes=sram_bytes,
+                fixed_queries=batch.fixed_queries,
+            )
         return analyze(
             problem,
             algorithm,
@@ -185,11 +209,11 @@ def _run(
 
 
 def _tiles(
-    problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int, options: Options
+    problem: AttentionProblem, gpu: HardwareProfile, sram_bytes: int, options: Options, batch: Lengths
 ) -> pd.DataFrame:
     rows = []
     for algorithm, rule, model in TILE_RUNS:
-        record = _run(problem, gpu, algorithm, rule, model, sram_bytes, options)
+        record = _run(problem, gpu, algorithm, rule, model, sram_bytes, options, batch)
         rows.append(
             {
                 "algorithm": algorithm,

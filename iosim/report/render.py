@@ -41,8 +41,9 @@ def report_files(
             files[f"tables/{table.name}.tex"] = latex_table(table.frame, table.caption).encode()
     tell("rendering pages")
     view = _view(report, svgs, formats)
-    for name, html in (("report.html", True), ("report.md", False)):
-        files[name] = _environment(html=html).get_template(f"{name}.j2").render(view).encode()
+    files["report.html"] = _environment(html=True).get_template("report.html.j2").render(view).encode()
+    text = _environment(html=False).get_template("report.md.j2").render(view)
+    files["report.md"] = re.sub(r"\n{3,}", "\n\n", text).encode()
     text = json.dumps(report.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
     files["report.json"] = (text + "\n").encode()
     return files

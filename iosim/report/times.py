@@ -59,9 +59,9 @@ def find_times(problem: AttentionProblem, gpu: HardwareProfile, options: Options
     passes = pass_of(options)
     own = {name: {k: v for k, v in given.items() if k != "pass"} for name, given in options.items()}
     if any(own.values()):
-        return _nothing(f"Times are those of library kernels, which do not know {options_text(own)}.")
+        return no_times(f"Times are those of library kernels, which do not know {options_text(own)}.")
     if passes not in ("fwd", "bwd"):
-        return _nothing(f"Times are known for one pass at a time, not for {passes}.")
+        return no_times(f"Times are known for one pass at a time, not for {passes}.")
     timings, remarks = [], []
     for name in dict.fromkeys((default_kernel(gpu), *OTHERS)):
         facts = load_kernel(name)
@@ -92,7 +92,8 @@ def find_times(problem: AttentionProblem, gpu: HardwareProfile, options: Options
     )
 
 
-def _nothing(why: str) -> Times:
+def no_times(why: str) -> Times:
+    """Nothing but the reason."""
     return Times(timings=(), by_seq=pd.DataFrame(), terms=pd.DataFrame(), remarks=(why,))
 
 

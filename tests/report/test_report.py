@@ -135,7 +135,7 @@ def test_links_of_the_markdown_exist(files: dict[str, bytes]) -> None:
     assert links <= files.keys()
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) > 30
-    assert "\n\n\n\n" not in text
+    assert "\n\n\n" not in text
 
 
 def test_numbers_are_those_of_analyze(report: Report, files: dict[str, bytes]) -> None:

@@ -8,12 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from iosim.algorithms.registry import ALGORITHMS
 from iosim.analysis import analyze
 from iosim.errors import UsageError
+from iosim.hardware import load_profile
 from iosim.plots.style import PAPER
 from iosim.problem import AttentionProblem
+from iosim.ragged import analyze_ragged
 from iosim.report import Report, build_report, workload_text
 from iosim.report.answers import law_answer
+from iosim.scaling import Lengths
 
 PROBLEM = AttentionProblem.of(seq=512, heads=2, head_dim=64)
 BACKWARD = {name: {"pass": "bwd"} for name in ("standard", "flash1", "flash2")}
@@ -77,3 +81,22 @@ def test_a_block_mask_reaches_the_records_and_the_bound_of_a_report() -> None:
     assert next(r for r in part.records if r.algorithm == "flash2").traffic == alone.traffic
     assert any("At density s of blocks" in sentence for sentence in part.study.sentences)
     assert part.study.under_a_bound == 0
+
+
+def test_a_report_of_a_ragged_batch_has_bytes_levels_and_bounds_and_says_why_no_times() -> None:
+    lengths = (300, 37, 512)
+    padded = AttentionProblem.of(batch=3, seq=512, heads=2, head_dim=64)
+    done = build_report(padded, ["h200-sxm"], PAPER, batch=Lengths(seq_lens=lengths))
+    (part,) = done.parts
+    record = next(r for r in part.records if r.algorithm == "flash2")
+    run = analyze_ragged(
+        padded, lengths, ALGORITHMS["flash2"], tiles="best", profile=load_profile("h200-sxm"), options={}
+    )
+    assert record.traffic == run.traffic
+    assert set(part.levels["algorithm"]) == {"flash1", "flash2"}
+    assert part.levels.set_index("algorithm")["sm_read_bytes"]["flash2"] == run.traffic.sm_read_bytes
+    assert (part.gap, part.memory, part.times.timings) == (None, (), ())
+    assert "one length at a time" in done.answers[0]
+    assert "3 sequences of 37 to 512 keys, 2 heads, 849 tokens" in done.workload
+    assert done.to_dict()["seq_lens"] == list(lengths)
+    assert "memory" not in {section.key for section in done.sections}

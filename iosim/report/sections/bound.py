@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iosim.plots.bound import BOUND_FIGURES
+from iosim.plots.bound import bound_figures
 from iosim.report.blocks import Block, Heading, Section, Table, figure, items
 from iosim.report.gpu import GpuPart
 from iosim.report.sections.facts import Facts
@@ -29,7 +29,7 @@ def section(facts: Facts) -> Section:
     for part in facts.parts:
         gpu = part.profile.name
         blocks += [Heading(text=gpu), *items(own[gpu])]
-        blocks += [figure(gpu, draw(part.study, facts.style)) for draw in BOUND_FIGURES]
+        blocks += [figure(gpu, draw(part.study, facts.style)) for draw in bound_figures(part.study)]
         blocks.append(
             Table(
                 name=f"{gpu}_gaps",

@@ -32,7 +32,7 @@ def _of_gpu(facts: Facts, part: GpuPart) -> list[Block]:
     gpu, style = part.profile.name, facts.style
     shown = [r for r in part.records if r.algorithm in SHOWN]
     rule = part.study.short_options_text or f"best tiles in steps of {GRANULARITY}"
-    details = f"{problem_text(facts.problem)}; {gpu}, M = {format_bytes(part.sram_bytes)}, {rule}"
+    details = f"{problem_text(facts.problem, facts.batch.seq_lens)}; {gpu}, M = {format_bytes(part.sram_bytes)}, {rule}"
     warnings = list(dict.fromkeys(w for record in part.records for w in record.warnings))
     blocks: list[Block] = []
     if part.gap is not None:

@@ -8,13 +8,14 @@ from iosim.claims import Evidence
 from iosim.plots.style import Style
 from iosim.problem import AttentionProblem
 from iosim.report.gpu import GpuPart
-from iosim.scaling import Laws
+from iosim.scaling import Laws, Lengths
 from iosim.scaling.elements import Options
+from iosim.scaling.traffic import ALIKE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """One problem on several GPUs, computed; and how figures look."""
+    """One problem on several GPUs, computed; and how figures look. Of a ragged `batch` it is the padded alternative."""
 
     problem: AttentionProblem
     laws: Laws
@@ -22,3 +23,4 @@ class Facts:
     claims: tuple[Evidence, ...]
     options: Options
     style: Style
+    batch: Lengths = ALIKE

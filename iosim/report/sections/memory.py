@@ -18,7 +18,9 @@ NOTE = (
 
 
 def section(facts: Facts) -> Section:
-    """A figure and a table a GPU."""
+    """A figure and a table a GPU; nothing for a ragged batch, which has no one length to hold it against."""
+    if facts.batch.seq_lens:
+        return Section(key="memory", title="Memory against length", nav="Memory", blocks=())
     blocks: list[Block] = [Text(text=NOTE, note=True)]
     table = memory_by_seq(facts.problem, MEMORY_ALGORITHMS, MEMORY_PASSES, PLOT_SEQS)
     for part in facts.parts:

@@ -41,7 +41,9 @@ def _of_gpu(facts: Facts, part: GpuPart) -> list[Block]:
         points, said = points + own, said + more
     said += check_order(points) + above_roofs(points, found, causal=p.mask.is_causal)
     heading = f"Roofline of {gpu.name}"
-    drawn, more = plot_roofline(found, points, facts.style, heading=heading, details=problem_text(p))
+    drawn, more = plot_roofline(
+        found, points, facts.style, heading=heading, details=problem_text(p, facts.batch.seq_lens)
+    )
     blocks: list[Block] = [
         figure(gpu.name, drawn),
         Table(
