@@ -33,7 +33,7 @@ Cases = Annotated[
 ]
 Out = Annotated[
     str,
-    typer.Option("--out", metavar="STEM", help="Files to write, without an ending.", rich_help_panel=OUTPUT),
+    typer.Option("--out", metavar="DIR", help="Folder of the figure, roofline.*.", rich_help_panel=OUTPUT),
 ]
 
 
@@ -46,7 +46,7 @@ def roofline(
     overrides: Overrides = None,
     measurements: Measurements = None,
     case: Cases = None,
-    out: Out = "roofline",
+    out: Out = ".",
     style: StyleName = "screen",
     formats: Formats = "png,svg,pdf",
     as_json: AsJson = False,
@@ -75,11 +75,9 @@ def roofline(
     found = roofs(gpu, dtype, dims)
     causal = any(p.mask.is_causal for p in [*asked, *(row.problem for row in rows)])
     said += check_order(points) + above_roofs(points, found, causal=causal)
-    stem = (
-        Path(out).with_suffix("")
-        if Path(out).suffix.lower() in (".png", ".svg", ".pdf", ".csv")
-        else Path(out)
-    )
+    # a figure's file is taken as its name, as it was before folders
+    named = Path(out).suffix.lower() in (".png", ".svg", ".pdf", ".csv")
+    stem = Path(out).with_suffix("") if named else Path(out) / "roofline"
     details = _details(asked, measurements)
     drawn, more = plot_roofline(
         found, points, look, heading=f"Roofline of {gpu.name}", details=details, name=stem.name

@@ -147,11 +147,11 @@ def test_errors_are_one_line(run: Any, words: str, complaint: str) -> None:
 
 
 def test_roofline_files_and_numbers(run: Any, tmp_path: Path) -> None:
-    stem = tmp_path / "deep" / "roof"
-    shown = run(f"roofline {SMALL} --kernel cudnn-sdpa,torch-unfused --formats svg --out {stem} --json")
+    folder = tmp_path / "deep" / "roof"
+    shown = run(f"roofline {SMALL} --kernel cudnn-sdpa,torch-unfused --formats svg --out {folder} --json")
     found = shown.json
-    assert [Path(p).name for p in found["files"]] == ["roof.svg", "roof.csv"]
-    with (stem.parent / "roof.csv").open(newline="") as file:
+    assert [Path(p) for p in found["files"]] == [folder / "roofline.svg", folder / "roofline.csv"]
+    with (folder / "roofline.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(r["kernel"], r["level"]) for r in rows] == [
         ("cudnn-sdpa", "sram"),
@@ -179,5 +179,11 @@ def test_roofline_of_measured_and_predicted(run: Any, tmp_path: Path) -> None:
 
 def test_roofline_twice_is_the_same_file(run: Any, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        run(f"roofline {SMALL} --formats svg --out {tmp_path / name / 'roof'}")
-    assert (tmp_path / "one" / "roof.svg").read_bytes() == (tmp_path / "two" / "roof.svg").read_bytes()
+        run(f"roofline {SMALL} --formats svg --out {tmp_path / name}")
+    drawn = [(tmp_path / name / "roofline.svg").read_bytes() for name in ("one", "two")]
+    assert drawn[0] == drawn[1]
+
+
+def test_a_file_of_a_figure_is_still_its_name(run: Any, tmp_path: Path) -> None:
+    found = run(f"roofline {SMALL} --formats svg --out {tmp_path / 'mine.svg'} --json").json
+    assert [Path(p).name for p in found["files"]] == ["mine.svg", "mine.csv"]
