@@ -9,7 +9,9 @@ from typing import Any
 from iosim.onchip import SpecialFacts
 from iosim.problem import AttentionProblem, TileShape
 
+WARP_SPLITS = ("rows", "keys")
 KV_WALKS = ("forward", "backward", "sawtooth")
+WARP_THREADS = 32
 GRID_AXES = ("row_tile", "batch", "head")
 
 
@@ -37,10 +39,12 @@ class KernelFacts:
     """One kernel of a library; the program itself is iosim's.
 
     `grid_order`: block index, fastest first. `pad_*`: sizes are read rounded up to this. `stages`: K and V tiles that
-    shared memory holds at once. `row_lanes`: lanes that each compute a row's special functions; `special`: the exact
-    rule where one is known, else they are read off the program. `column_band`: columns of S that a GEMM finishes
-    before the next ones (0: all). `kernel_class`: a name of `classes.CLASSES`, whose constants its run time takes
-    (docs/time.md). `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md), None the generic one.
+    shared memory holds at once. `warps_divide`: what of a tile each warp has its own of, rows (of Q) or keys; with keys
+    the parts of a row meet in shared memory. `row_lanes`: lanes that each compute a row's special functions in every
+    tile; `special`: the exact rule where one is known, else they are read off the program. `column_band`: columns of S
+    that a GEMM finishes before the next ones (0: all). `kernel_class`: a name of `classes.CLASSES`, whose constants its
+    run time takes (docs/time.md). `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md), None the
+    generic one.
     """
 
     name: str
@@ -58,6 +62,7 @@ class KernelFacts:
     kv_walk: str = "forward"
     persistent: bool = False
     stages: int = 1
+    warps_divide: str = "rows"
     pad_rows: int = 1
     pad_cols: int = 1
     pad_head_dim: int = 1
@@ -77,11 +82,15 @@ class KernelFacts:
         return _up_to(self.backward_tiles, head_dim)
 
     def shared_bytes(self, problem: AttentionProblem, tile: TileShape) -> int:
-        """Shared memory of a block: a tile of Q and `stages` tiles of K and V."""
+        """Shared memory of a block: a tile of Q, `stages` tiles of K and V, and what warps that divide keys share."""
         keys = tile.cols * (
             problem.head_dim * problem.dtype_k.itemsize + problem.value_dim * problem.dtype_v.itemsize
         )
-        return tile.rows * problem.head_dim * problem.dtype_q.itemsize + self.stages * keys
+        own = tile.rows * problem.head_dim * problem.dtype_q.itemsize + self.stages * keys
+        if self.warps_divide == "rows":
+            return own
+        warps = self.threads_per_block // WARP_THREADS  # each with its part of O, and two numbers a row
+        return own + warps * tile.rows * (problem.value_dim + 2) * problem.dtype_acc.itemsize
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, by the keys of a card."""

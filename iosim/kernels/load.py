@@ -13,7 +13,7 @@ from iosim.errors import ProfileError, UsageError
 from iosim.hardware.check import NOT_A_PROFILE, Node, nearest
 from iosim.hardware.load import MAX_FILE_BYTES, read_tree
 from iosim.kernels.classes import CLASSES
-from iosim.kernels.facts import GRID_AXES, KV_WALKS, KernelFacts, SpillFact, TileFact
+from iosim.kernels.facts import GRID_AXES, KV_WALKS, WARP_SPLITS, KernelFacts, SpillFact, TileFact
 from iosim.onchip import SpecialFacts
 
 _CARDS = Path(__file__).parent / "cards"
@@ -23,6 +23,7 @@ OPTIONAL = (
     *("title", "measured_as", "options", "sources", "backward_tiles", "grid_order", "kv_walk", "persistent"),
     *(
         "stages",
+        "warps_divide",
         "pad",
         "pack_heads_at_single_query",
         "row_lanes",
@@ -172,6 +173,7 @@ class _Reader:
             "grid_order": self._order,
             "kv_walk": lambda n, k: self.word(n, k, KV_WALKS),
             "persistent": self.flag,
+            "warps_divide": lambda n, k: self.word(n, k, WARP_SPLITS),
             "stages": lambda n, k: self.whole(n, k, 1, 64),
             "pack_heads_at_single_query": self.flag,
             "row_lanes": lambda n, k: self.whole(n, k, 0, 1024),

@@ -16,6 +16,7 @@ from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem, TileShape
 
 WARP_THREADS = 32
+_SCHEMES = {"rows": "split-q", "keys": "split-k"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,4 +123,5 @@ def _operands(facts: KernelFacts, padded: AttentionProblem, tile: TileShape, thr
     if not CLASSES[facts.kernel_class].operands_by_warp:
         return 0
     warps = (threads or facts.threads_per_block) // WARP_THREADS
-    return on_chip(padded, tile, "split-q", warps=warps).step.operand_read_bytes
+    step = on_chip(padded, tile, _SCHEMES[facts.warps_divide], warps=warps).step
+    return step.operand_read_bytes + step.exchange_write_bytes + step.exchange_read_bytes

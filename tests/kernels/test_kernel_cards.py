@@ -72,6 +72,15 @@ def test_stages_are_key_and_value_tiles(card: Callable[[str], KernelFacts]) -> N
     assert card(MINE + "stages: 3\n").shared_bytes(problem, tile) == q + 3 * keys
 
 
+def test_warps_that_divide_keys_share_their_parts_of_a_row(card: Callable[[str], KernelFacts]) -> None:
+    problem, tile = AttentionProblem.of(seq=512, head_dim=64), TileShape(rows=64, cols=64)
+    rows, keys = card(MINE), card(MINE + "warps_divide: keys\n")
+    exchange = 4 * 64 * (64 + 1 + 1) * 4  # four warps: O, a maximum and a sum of each of 64 rows, fp32
+    assert keys.shared_bytes(problem, tile) == rows.shared_bytes(problem, tile) + exchange
+    with pytest.raises(ProfileError, match="rows, keys"):
+        card(MINE + "warps_divide: columns\n")
+
+
 def _with(line: str, instead: str) -> str:
     assert line in MINE
     return MINE.replace(line, instead)
