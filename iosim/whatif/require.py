@@ -203,9 +203,11 @@ class _Asked:
         """A few waves of heads, and how many times the whole they stand for."""
         p = self.target.problem
         blocks = -(-p.seq_q // tile.rows) * p.group_size
-        kv = min(p.kv_heads * p.batch, -(-WAVES * self.gpu.sm_count // blocks))
+        whole = Run.of(self.target.algorithm, p, self.options, tile)
+        slots = generic_policies(self.gpu, whole.live_bytes).slots
+        kv = min(p.kv_heads * p.batch, -(-WAVES * slots // blocks))
         if kv * 2 > p.kv_heads * p.batch:
-            return Run.of(self.target.algorithm, p, self.options, tile), 1.0
+            return whole, 1.0
         part = replace(p, batch=1, kv_heads=kv, heads=kv * p.group_size)
         return Run.of(self.target.algorithm, part, self.options, tile), p.kv_heads * p.batch / kv
 
