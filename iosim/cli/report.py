@@ -21,6 +21,7 @@ from iosim.cli.options import (
     with_options,
 )
 from iosim.cli.output import print_json, warn
+from iosim.cli.ragged import SeqLens, lengths_of, padded_problem
 from iosim.cli.variants import VariantOptions
 from iosim.errors import UsageError
 
@@ -83,6 +84,7 @@ def report(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    seq_lens: SeqLens = None,
     out: Annotated[
         str, typer.Option("--out", metavar="DIR", help="The report's folder.", rich_help_panel=OUTPUT)
     ] = DEFAULT_OUT,
@@ -92,18 +94,22 @@ def report(
 ) -> None:
     """Count, check the bound, draw, and write report.html, report.md, report.json, tables and figures.
 
-    An algorithm's own options hold for every algorithm that has them, as in `iosim bound`.
+    An algorithm's own options hold for every algorithm that has them, as in `iosim bound`. With --seq-lens the report
+    has bytes, levels and bounds of the batch, but no times.
     """
     from iosim.algorithms.registry import find_algorithm
     from iosim.plots.files import check_formats
     from iosim.plots.style import find_style
     from iosim.report import build_report, report_files, workload_text, write_folder
     from iosim.report.gpu import ALGORITHMS
+    from iosim.scaling import Lengths
     from iosim.scaling.study import FITTED, checked_options
     from iosim.units import counted, parse_sram
 
     look, kinds = find_style(style), check_formats(split(formats))
-    asked = problem.filled().problem()
+    lengths = lengths_of(seq_lens, problem)
+    batch = Lengths(seq_lens=lengths, fixed_queries=bool(lengths) and problem.seq_q is not None)
+    asked = padded_problem(problem.filled(), lengths) if lengths else problem.filled().problem()
     warnings = problem.remarks()
     M = None if sram is None else parse_sram(sram, asked.dtype_k.itemsize, warnings)
     names = split(",".join(hw)) if hw else _default_gpus(measurements)
@@ -116,7 +122,7 @@ def report(
     folder = Path(out)
     write_folder(folder, {})  # an unwritable folder is found before the work
     if not as_json:
-        print(f"Workload: {workload_text(asked, options)}\nHardware: {', '.join(names)}", flush=True)
+        print(f"Workload: {workload_text(asked, options, batch)}\nHardware: {', '.join(names)}", flush=True)
     done = build_report(
         asked,
         names,
@@ -125,6 +131,7 @@ def report(
         overrides=overrides or (),
         options=options,
         measurements=measurements,
+        batch=batch,
         progress=say,
     )
     paths = write_folder(folder, report_files(done, kinds, progress=say))
