@@ -17,6 +17,7 @@ from iosim.hardware import HardwareProfile
 from iosim.levels import add_levels
 from iosim.problem import AttentionProblem
 from iosim.ragged import analyze_ragged, sequences_of
+from iosim.report.design import Design, find_design
 from iosim.report.measured import Measured
 from iosim.report.times import Times, find_times, no_times
 from iosim.results import RunRecord
@@ -61,6 +62,7 @@ class GpuPart:
     gap: Gap | None
     times: Times
     memory: tuple[Fit, ...]
+    design: Design
     measured: Measured | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,6 +76,7 @@ class GpuPart:
             "gap": self.gap.to_dict() if self.gap else None,
             "times": self.times.to_dict(),
             "memory": [fit.to_dict() for fit in self.memory],
+            "design": self.design.to_dict(),
             "measured": self.measured.to_dict() if self.measured else None,
         }
 
@@ -104,7 +107,7 @@ def gpu_part(
     waterfall = None if ragged else _gap(problem, gpu, M, options)
     tell(f"levels of {gpu.name}")
     levels, remark = _levels(records, gpu, batch)
-    tell(f"times on {gpu.name}")
+    tell(f"times, tiles and other memories of {gpu.name}")
     memory = () if ragged else memory_fits(problem, MEMORY_ALGORITHMS, MEMORY_PASSES, gpu.hbm_capacity_bytes)
     return GpuPart(
         profile=gpu,
@@ -117,6 +120,7 @@ def gpu_part(
         gap=waterfall,
         times=no_times(ONE_LENGTH) if ragged else find_times(problem, gpu, options),
         memory=tuple(memory),
+        design=Design(remarks=(ONE_LENGTH,)) if ragged else find_design(problem, gpu, options),
     )
 
 

@@ -61,7 +61,7 @@ def test_defaults_are_named_in_full() -> None:
 
 def test_every_file_is_there(files: dict[str, bytes]) -> None:
     names = ("bytes_by_tensor", "traffic_by_sram", "traffic_by_seq", "traffic_by_head_dim", "gap_by_sram")
-    names += ("waterfall", "roofline", "time_terms", "time_by_seq", "memory_by_seq")
+    names += ("waterfall", "roofline", "time_terms", "time_by_seq", "memory_by_seq", "tune_time", "what_if")
     for name in names:
         ElementTree.fromstring(files[f"figures/a100-sxm-80gb_{name}.svg"])
         assert f"figures/a100-sxm-80gb_{name}.csv" in files
@@ -112,7 +112,7 @@ def test_the_page_is_well_formed_and_needs_no_network(files: dict[str, bytes]) -
     assert {link[1:] for link in page.links if link.startswith("#")} >= set(page.ids)
     assert "@import" not in text
     assert not re.search(r"url\((?!#)", text)
-    assert text.count("<svg") == 10  # as test_every_file_is_there lists them
+    assert text.count("<svg") == 12  # as test_every_file_is_there lists them
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids))  # figures share a page, so each has ids of its own
     assert "prefers-color-scheme: dark" in text

@@ -14,10 +14,11 @@ from iosim.report.sections.memory import section as memory
 from iosim.report.sections.roofline import section as roofline
 from iosim.report.sections.tiles import section as tiles
 from iosim.report.sections.times import section as times
+from iosim.report.sections.whatif import section as whatif
 
 __all__ = ["SECTIONS", "Facts", "all_sections"]
 
-SECTIONS = (gpus, byte_counts, bound, roofline, times, tiles, memory, measured, claims, limits)
+SECTIONS = (gpus, byte_counts, bound, roofline, times, tiles, whatif, memory, measured, claims, limits)
 """In the order of the page."""
 
 
