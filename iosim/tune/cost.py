@@ -5,8 +5,9 @@ Beside those terms a comparison of tiles needs what one kernel's own tile hides,
 * the rows of a tile cost instructions whatever its width: O is rescaled, one a value. A class's share holds this at the
   width it was fitted at (`FITTED_KERNELS`), so only the difference to that width is added; backward likewise the
   operands that warps read, beyond those of that tile;
-* nothing hides the first K and V tile of a block that has no warps of its own to load: a latency, and its bytes at the
-  SM's share of the HBM bandwidth, as for Q;
+* nothing hides the first K and V tile of a block that has no warps of its own to load: the latency of HBM, with Q, and
+  the tile's bytes at the SM's share of the L2, where blocks of the same head have had it;
+* registers that a tight design spills go out and in again in every step;
 * a block that has its SM to itself shows the latencies of each step (`ALONE_CLK`), at which all of its warps wait;
 * a wgmma reads its operands from shared memory itself, which is hidden until it takes longer than the matmul;
 * the L2 feeds the SMs at a bandwidth of its own, and an SM that works draws no more than its share of it;
@@ -271,8 +272,11 @@ def _work(load: Workload, design: Design, held: Fit, hbm: tuple[int, int]) -> Fu
 def _row_ops(load: Workload, design: Design, held: Fit, value_dim: int) -> float:
     """Lane instructions of a tile that do not grow with its width, beyond those of the fitted tile."""
     rescale = design.tile.rows * value_dim * (1 - design.tile.cols / fitted_tile(load).cols)
-    alone = held.blocks_per_sm == 1 and CLASSES[load.kernel_class].operands_by_warp
-    return rescale + (ALONE_CLK * ISSUE_LANES if alone else 0.0)
+    if not CLASSES[load.kernel_class].operands_by_warp:
+        return rescale
+    # a register of a warp is as wide as the path of shared memory: a clock out, a clock in
+    clocks = 2.0 * held.needs.spilled * design.warps + (ALONE_CLK if held.blocks_per_sm == 1 else 0.0)
+    return rescale + clocks * ISSUE_LANES
 
 
 def _edge_bytes(load: Workload, design: Design) -> int:
@@ -282,9 +286,10 @@ def _edge_bytes(load: Workload, design: Design) -> int:
     if not CLASSES[load.kernel_class].operands_by_warp:
         return own
     machine = Machine.of(load.gpu, str(p.dtype_k))
-    waiting = _latency(load.gpu, "hbm") / machine.clock_hz * machine.hbm_read_bytes_per_s / machine.sms
+    waiting = _latency(load.gpu, "hbm") / machine.clock_hz / machine.sms
     first = tile.cols * (p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize)
-    return own + first + round(waiting)
+    # as bytes at the rate of Q and O
+    return own + round((waiting + first / l2_bytes_per_s(load.gpu)) * machine.hbm_read_bytes_per_s)
 
 
 def _latency(gpu: HardwareProfile, level: str) -> float:

@@ -28,6 +28,8 @@ WGMMA_ROWS, WGMMA_KEYS = 64, 256
 OTHER = 32
 TIGHT = 8
 """Within so many registers of the limit a build may spill a few."""
+BEYOND = 13
+"""By how many a tight build passes the estimate: of FlashAttention-2's two that spill, 9 and 17 (its card)."""
 MMA_LIMIT, CONSUMER_LIMIT = 255, 240
 """Registers of a thread; of a consumer's thread after setmaxnreg (240 x 2 and 24 fill an SM of two consumers)."""
 PRODUCER = 24
@@ -51,6 +53,11 @@ class Needs:
     def tight(self) -> bool:
         """Whether a build may spill a few registers."""
         return self.registers > self.register_limit - TIGHT
+
+    @property
+    def spilled(self) -> int:
+        """Registers a thread that a tight build is taken to write out and read back in every step."""
+        return max(0, self.registers + BEYOND - self.register_limit) if self.tight else 0
 
 
 def mma_needs(problem: AttentionProblem, tile: TileShape, warps: int, stages: int) -> Needs:

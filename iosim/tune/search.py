@@ -199,8 +199,12 @@ def _order(row: TuneRow, objective: str, level: str) -> tuple[Any, ...]:
     return (first, other, abs(d.stages - 2), d.order != "grid", d.splits, row.fit.needs.threads, d.tile.cols)
 
 
+def _robust(row: TuneRow) -> tuple[int, bool, int]:
+    return row.design.tile.rows, not row.fit.needs.tight, row.fit.blocks_per_sm * row.fit.needs.threads
+
+
 def _winner_first(rows: list[TuneRow], kernel_class: str) -> list[TuneRow]:
-    """By time; of the designs within ALIKE of the least first the one with the tallest tile, then the most warps an SM.
+    """By time; of the designs within ALIKE of the least first the tallest tile, no spills, the most warps an SM.
 
     What is that close the model cannot tell apart: fewer bytes and warps that hide each other's waits decide. Only
     where warps compute and load alike; a wgmma kernel has its own that load.
@@ -209,7 +213,7 @@ def _winner_first(rows: list[TuneRow], kernel_class: str) -> list[TuneRow]:
     if least is None or not CLASSES[kernel_class].operands_by_warp:
         return rows
     alike = [r for r in rows if r.times is not None and r.times.seconds <= least.seconds * (1 + ALIKE)]
-    best = max(alike, key=lambda r: (r.design.tile.rows, r.fit.blocks_per_sm * r.fit.needs.threads))
+    best = max(alike, key=_robust)
     return [best, *(r for r in rows if r is not best)]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pandas as pd
 import pytest
 
 from iosim.algorithms.registry import find_algorithm
@@ -19,6 +22,7 @@ from iosim.tune.search import ALIKE
 H200, A100 = load_profile("h200-sxm"), load_profile("a100-sxm-80gb")
 PREFILL = AttentionProblem.of(seq=2048, heads=16, batch=8, head_dim=128)
 CAUSAL = AttentionProblem.of(seq=2048, heads=16, batch=8, head_dim=128, mask="causal")
+TILES = Path(__file__).resolve().parents[2] / "validation" / "measurements" / "h200" / "tiles.csv"
 DECODE = AttentionProblem.of(seq_q=1, seq_k=32768, heads=32, kv_heads=8, head_dim=128)
 
 
@@ -66,8 +70,26 @@ def test_the_tile_of_flash_attention_2_is_found(gpu: object, d: int) -> None:
     # what its author found by measuring, among the tiles he lists, one buffer of K and of V as he has
     problem = AttentionProblem.of(seq=4096, heads=2048 // d, batch=4, head_dim=d)
     choices = Choices(rows=(64, 128), cols=(32, 64, 128), warps=(4,), stages=(1,))
-    found = tune(problem, gpu, kernel_class="mma-sync", choices=choices)  # type: ignore[arg-type]
-    assert str(found.winner.design.tile) == {64: "128x128", 128: "128x64"}[d]
+    times = by_tile(tune(problem, gpu, kernel_class="mma-sync", choices=choices))  # type: ignore[arg-type]
+    assert times[{64: "128x128", 128: "128x64"}[d], 4] <= min(times.values()) * (1 + ALIKE)
+
+
+def test_picks_against_measured_tiles() -> None:
+    """On an H200, of 35 shapes the tile picked is within 5 % of the fastest one measured at 6 in 7, 2 % on average."""
+    table = pd.read_csv(TILES)
+    choices = Choices(rows=(64, 128), cols=(32, 64, 128), warps=(4, 8), orders=("grid",))
+    shape = ["batch", "heads", "seq_q", "head_dim", "causal"]
+    lost = []
+    for (batch, heads, seq, d, causal), rows in table.groupby(shape):
+        problem = AttentionProblem.of(
+            batch=batch, heads=heads, seq=seq, head_dim=d, mask="causal" if causal else "none"
+        )
+        best = rows.groupby(["block_rows", "block_cols", "warps"])["time_s"].min()
+        design = tune(problem, H200, kernel_class="mma-sync", choices=choices).winner.design
+        lost.append(best[design.tile.rows, design.tile.cols, design.warps] / best.min() - 1)
+    assert len(lost) == 35
+    assert sum(x <= 0.05 for x in lost) >= 30
+    assert sum(lost) / len(lost) < 0.02
 
 
 def test_the_tile_of_cudnn_is_found() -> None:
