@@ -191,6 +191,20 @@ SUITES: Mapping[str, Suite] = MappingProxyType(
                 cases=(*DECODE, *GROUPED, *SOFTMAX, *BLOCK_MASKS),
             ),
             Suite(
+                name="record",
+                title="what reports/h200 shows, in five minutes: half of paper, tiles, and families in short",
+                cases=(
+                    *(case for n in (4 * KI, 16 * KI, 1 * KI) for case in PAPER if case.problem.seq_q == n),
+                    *TILES,
+                    *DECODE,
+                    *BLOCK_MASKS,
+                    *SOFTMAX,
+                    *GROUPED[:2],
+                ),
+                run_s=0.25,
+                pause_s=0.15,
+            ),
+            Suite(
                 name="full",
                 title="checks, paper, tiles and families",
                 cases=(*CHECKS, *MASK_CHECKS, *PAPER, *TILES, *DECODE, *GROUPED, *SOFTMAX, *BLOCK_MASKS),
