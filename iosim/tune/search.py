@@ -86,7 +86,7 @@ def tune(
     rows = _priced(load, machine, asked)
     rows.sort(key=lambda r: _order(r, objective, level))
     if objective == "time" and not load.packed:
-        rows = _winner_first(rows, load.kernel_class)
+        rows = _winner_first(rows, load)
     if objective == "bytes" and level == "hbm":
         rows = _with_simulated(load, machine, rows, notes, progress)
         rows[:SIMULATED] = sorted(rows[:SIMULATED], key=lambda r: _order(r, objective, level))
@@ -199,21 +199,23 @@ def _order(row: TuneRow, objective: str, level: str) -> tuple[Any, ...]:
     return (first, other, abs(d.stages - 2), d.order != "grid", d.splits, row.fit.needs.threads, d.tile.cols)
 
 
-def _robust(row: TuneRow) -> tuple[int, bool, int]:
-    return row.design.tile.rows, not row.fit.needs.tight, row.fit.blocks_per_sm * row.fit.needs.threads
+def _robust(row: TuneRow, backward: bool) -> tuple[int, bool, int]:
+    """Rows that a block owns (of Q, backward of K), no spills, warps of an SM."""
+    owned = row.design.tile.cols if backward else row.design.tile.rows
+    return owned, not row.fit.needs.tight, row.fit.blocks_per_sm * row.fit.needs.threads
 
 
-def _winner_first(rows: list[TuneRow], kernel_class: str) -> list[TuneRow]:
+def _winner_first(rows: list[TuneRow], load: Workload) -> list[TuneRow]:
     """By time; of the designs within ALIKE of the least first the tallest tile, no spills, the most warps an SM.
 
     What is that close the model cannot tell apart: fewer bytes and warps that hide each other's waits decide. Only
     where warps compute and load alike; a wgmma kernel has its own that load.
     """
     least = rows[0].times
-    if least is None or not CLASSES[kernel_class].operands_by_warp:
+    if least is None or not CLASSES[load.kernel_class].operands_by_warp:
         return rows
     alike = [r for r in rows if r.times is not None and r.times.seconds <= least.seconds * (1 + ALIKE)]
-    best = max(alike, key=_robust)
+    best = max(alike, key=lambda r: _robust(r, load.backward))
     return [best, *(r for r in rows if r is not best)]
 
 
@@ -247,7 +249,7 @@ def _notes(load: Workload, chosen: Choices) -> list[str]:
         said.append(
             "backward: one share for all tiles, fitted at FlashAttention-2's; registers are those of 8 warps"
         )
-    if load.packed and load.problem.seq_q > 1:
+    if load.packed and load.problem.group_size > 1:
         said.append("few rows: the query heads of a group are rows of one tile")
     return said
 

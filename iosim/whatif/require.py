@@ -56,8 +56,9 @@ def require(
     resolved = algorithm.resolve(options or {})
     if resolved.get("pass", "fwd") != "fwd":
         raise UsageError("--pass: the compute bound here is that of the forward pass")
-    if tile is not None and solve == "sram":
-        raise UsageError("--tiles: with --solve sram the tile is what is looked for; leave it out")
+    if solve == "sram" and (tile is not None or sram_bytes is not None):
+        option = "--tiles" if tile is not None else "--sram"
+        raise UsageError(f"{option}: with --solve sram the memory and its tile are looked for; leave it out")
     target = target_of(problem, algorithm, gpu)
     tiles = every_tile(target, resolved, footprint_model, gpu.register_bytes_per_sm, tile)
     asked = _Asked(
@@ -129,10 +130,10 @@ class _Asked:
         tiles = self._fitting()
         bare = replace(self.target, compulsory_s=0.0)
         l2 = l2_bytes_per_s(self.gpu)
-        moved = self._hbm_bytes(self._best(tiles, l2))
+        moved = np.full(len(tiles.rows), float(self._hbm_bytes(self._best(tiles, l2))))
         return [
             self._hbm(NO_L2, tiles, times(bare, tiles, math.inf), tiles.sm_bytes),
-            self._hbm(WITH_L2, tiles, times(bare, tiles, l2), np.full(len(tiles.rows), float(moved))),
+            self._hbm(WITH_L2, tiles, times(bare, tiles, l2), moved),
         ]
 
     def _hbm(self, reading: str, tiles: Tiles, others: Any, moved: Any) -> Answer:

@@ -13,6 +13,7 @@ from iosim.errors import TileError, UsageError
 from iosim.hardware import load_profile
 from iosim.interpret.binding import bind
 from iosim.interpret.launch import loop_trips
+from iosim.kernels import load_kernel
 from iosim.memory.hierarchy import Policies, launched_steps
 from iosim.memory.sliced_l2 import sliced_l2
 from iosim.problem import AttentionProblem, TileShape
@@ -90,6 +91,15 @@ def test_picks_against_measured_tiles() -> None:
     assert len(lost) == 35
     assert sum(x <= 0.05 for x in lost) >= 30
     assert sum(lost) / len(lost) < 0.02
+
+
+@pytest.mark.parametrize("gpu", [H200, A100], ids=["h200", "a100"])
+@pytest.mark.parametrize("d", [64, 128])
+def test_the_backward_tile_of_flash_attention_2_is_found(gpu: object, d: int) -> None:
+    tile = load_kernel("torch-flash2").backward_tile(d)
+    problem = AttentionProblem.of(seq=4096, heads=2048 // d, batch=4, head_dim=d)
+    found = tune(problem, gpu, kernel_class="mma-sync", passes="bwd")  # type: ignore[arg-type]
+    assert found.winner.design.tile == tile
 
 
 def test_the_tile_of_cudnn_is_found() -> None:

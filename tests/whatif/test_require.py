@@ -135,6 +135,7 @@ def test_a_model_that_falls_is_a_bug() -> None:
         ({"solve": "l1"}, UsageError, "--solve: unknown memory 'l1'; allowed: sram, l2, hbm"),
         ({"solve": "sram", "reach": 1.5}, UsageError, "--reach"),
         ({"solve": "sram", "tile": TileShape(rows=64, cols=64)}, UsageError, "--tiles"),
+        ({"solve": "sram", "sram_bytes": 65536}, UsageError, "--sram"),
         ({"solve": "hbm", "sram_bytes": 100}, TileError, "the smallest tile needs"),
         ({"solve": "hbm", "options": {"pass": "bwd"}}, UsageError, "--pass"),
     ],
