@@ -43,8 +43,8 @@ class Registers:
     consumer: int
 
 
-# By consumer warpgroups; 65,536 registers an SM. What is taken must have been given back, or the consumers wait for ever:
-# producer + consumers × consumer <= (1 + consumers) × launch.
+# By consumer warpgroups; 65,536 registers an SM. What is taken must have been given back, or the consumers wait
+# for ever: producer + consumers × consumer <= (1 + consumers) × launch.
 REGISTERS = MappingProxyType(
     {
         1: Registers(launch=240, producer=32, consumer=240),
@@ -53,7 +53,7 @@ REGISTERS = MappingProxyType(
     }
 )
 # Columns by rows; more of them spill (192 rows) or pass the shared memory of a block.
-COLUMNS = MappingProxyType({192: (128, 96, 64), 128: (128, 192, 160, 64), 64: (128, 192, 160, 96, 64)})
+COLUMNS = MappingProxyType({192: (128, 96, 64), 128: (128, 160, 64), 64: (128, 192, 160, 96, 64)})
 HEAD_DIMS = (64, 128)
 
 
