@@ -39,6 +39,8 @@ BAND = 0.1
 """Half the width of the band around the 45° line, as a share."""
 _UPPER, _LOWER, _BETWEEN = 0.95, 0.34, 0.07  # heights of the panels, in heights of the style's axes
 MOST_CURVES = 8
+COLOURS = (*CYCLE, "#7A4B00", "#7B3FA0", "#8A8A00", "#5A5A5A")
+"""Of implementations: as many as a file of our kernels and the libraries has."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h")
 
 
@@ -58,7 +60,8 @@ def predicted_against_measured(items: Sequence[Comparison], column: str, style: 
     found = summarise(table["error"])
     unit = _unit(column)
     with styled(style):
-        figure, axes, lower = _panels(style)
+        keys = _keys(names, table, style)
+        figure, axes, lower = _panels(style, keys)
         low, high = decades([*table["predicted"], *table["measured"]])
         _log_axis(axes, "x", low, high, unit)
         _log_axis(axes, "y", low, high, unit)
@@ -75,7 +78,6 @@ def predicted_against_measured(items: Sequence[Comparison], column: str, style: 
                 rows = table[(table["implementation"] == name) & ((table["mask"] != "none") == masked)]
                 _scatter(axes, style, rows, "predicted", position, hollow=masked)
                 _scatter(lower, style, rows, "error", position, hollow=masked)
-        _keys_below(figure, style, _keys(names, table, style))
         mean, worst = found.mean_abs_error or 0.0, found.max_abs_error or 0.0
         details = f"{gpu}: {len(table)} kernels, off by {mean:.1%} on average, {worst:.1%} at worst"
         title(axes, style, f"Predicted and measured: {COLUMN_WORDS.get(column, column)}", details)
@@ -145,17 +147,29 @@ def shape(item: Comparison) -> dict[str, Any]:
     }
 
 
-def _panels(style: Style) -> tuple[Figure, Axes, Axes]:
-    """Predicted against measured above, the error below, and room for the key under both."""
-    unit, key = style.axes_height_in, 2.2 * style.small_pt / 72
-    height = style.bottom_in + style.top_in + (_UPPER + _LOWER + _BETWEEN) * unit + key
+def _panels(style: Style, keys: Sequence[Line2D]) -> tuple[Figure, Axes, Axes]:
+    """Predicted against measured above, the error below, the key under both."""
+    widest = max(len(str(key.get_label())) for key in keys)
+    room = int(72 * (style.width_in - 0.1) // (0.56 * style.small_pt * widest + 3.4 * style.small_pt))
+    columns = max(1, min(room, len(keys)))
+    unit, key_in = style.axes_height_in, (1.5 * -(-len(keys) // columns) + 0.7) * style.small_pt / 72
+    height = style.bottom_in + style.top_in + (_UPPER + _LOWER + _BETWEEN) * unit + key_in
     figure = Figure(figsize=(style.width_in, height))
     left = style.left_in / style.width_in
     width = (style.width_in - style.left_in - style.right_in) / style.width_in
-    low = style.bottom_in + key
+    low = style.bottom_in + key_in
     lower = figure.add_axes((left, low / height, width, _LOWER * unit / height))
     upper = figure.add_axes(
         (left, (low + (_LOWER + _BETWEEN) * unit) / height, width, _UPPER * unit / height)
+    )
+    figure.legend(
+        handles=list(keys),
+        loc="lower center",
+        bbox_to_anchor=(0.5, 0.0),
+        ncols=columns,
+        handlelength=1.2,
+        columnspacing=1.2,
+        labelspacing=0.35,
     )
     return figure, upper, lower
 
@@ -188,7 +202,7 @@ def _error_axis(axes: Axes, errors: pd.Series) -> None:
 def _scatter(
     axes: Axes, style: Style, rows: pd.DataFrame, column: str, position: int, *, hollow: bool
 ) -> None:
-    colour = CYCLE[position % len(CYCLE)]
+    colour = COLOURS[position % len(COLOURS)]
     axes.plot(
         rows["measured"].to_numpy(float),
         rows[column].to_numpy(float),
@@ -203,20 +217,6 @@ def _scatter(
     )
 
 
-def _keys_below(figure: Figure, style: Style, keys: Sequence[Line2D]) -> None:
-    widest = max(len(str(key.get_label())) for key in keys)
-    room = int(72 * (style.width_in - 0.1) // (0.56 * style.small_pt * widest + 3.4 * style.small_pt))
-    figure.legend(
-        handles=list(keys),
-        loc="lower center",
-        bbox_to_anchor=(0.5, 0.0),
-        ncols=max(1, min(room, len(keys))),
-        handlelength=1.2,
-        columnspacing=1.2,
-        labelspacing=0.3,
-    )
-
-
 def _keys(names: Sequence[str], table: pd.DataFrame, style: Style) -> list[Line2D]:
     keys = [
         Line2D(
@@ -225,7 +225,7 @@ def _keys(names: Sequence[str], table: pd.DataFrame, style: Style) -> list[Line2
             ls="none",
             marker=MARKERS[k % len(MARKERS)],
             ms=style.small_pt * 0.62,
-            color=CYCLE[k % len(CYCLE)],
+            color=COLOURS[k % len(COLOURS)],
             label=f"{name} ({int((table['implementation'] == name).sum())})",
         )
         for k, name in enumerate(names)
@@ -268,7 +268,9 @@ def bytes_by_block_rows(
         axes.set_xlim(ends[0] / 1.15, ends[1] * 1.15)
         bytes_axis(axes, [*drawn["measured"], *drawn["predicted"]], COLUMN_WORDS.get(column, column))
         lines = [
-            _tile_curve(axes, style, str(name), drawn[drawn["curve"] == name], CYCLE[k % len(CYCLE)], widths)
+            _tile_curve(
+                axes, style, str(name), drawn[drawn["curve"] == name], COLOURS[k % len(COLOURS)], widths
+            )
             for k, name in enumerate(shown)
         ]
         x = np.array(ends)

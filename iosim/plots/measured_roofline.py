@@ -12,9 +12,10 @@ from iosim.errors import UsageError
 from iosim.hardware import HardwareProfile
 from iosim.plots.axes import new_figure, title
 from iosim.plots.files import Plot
+from iosim.plots.measured import COLOURS
 from iosim.plots.roof_labels import label_roofs
 from iosim.plots.roofline import MARKERS, draw_roofs, roof_axes
-from iosim.plots.style import BLACK, CYCLE, GREY, Style, styled
+from iosim.plots.style import BLACK, GREY, Style, styled
 from iosim.plots.time import legend_below
 from iosim.roofline.chart import LEVELS, TITLES, Point, axis_decades, roofs
 from iosim.timing import measured_points
@@ -61,7 +62,7 @@ def _figure(
                 [p.flops_per_s],
                 marker=MARKERS[p.level],
                 ms=style.small_pt * MARKER_SHARE,
-                mec=CYCLE[names.index(name) % len(CYCLE)],
+                mec=COLOURS[names.index(name) % len(COLOURS)],
                 mfc="none",
                 mew=style.thin_pt * 0.8,
                 ls="none",
@@ -97,7 +98,7 @@ def _keys(style: Style, names: Sequence[str], own: Sequence[tuple[str, Point]]) 
         if k in there
     ]
     kinds = [
-        Line2D([], [], color=CYCLE[k % len(CYCLE)], lw=style.line_pt, label=name)
+        Line2D([], [], color=COLOURS[k % len(COLOURS)], lw=style.line_pt, label=name)
         for k, name in enumerate(names)
     ]
     return [*levels, *kinds]

@@ -14,8 +14,8 @@ from iosim.audit.compare import DECODE_QUERIES, Comparison
 from iosim.plots.axes import finish, new_figure, size_axis
 from iosim.plots.files import Plot
 from iosim.plots.labels import Line
-from iosim.plots.measured import shape
-from iosim.plots.style import CYCLE, GREY, Style, styled
+from iosim.plots.measured import COLOURS, shape
+from iosim.plots.style import GREY, Style, styled
 from iosim.plots.time import time_axis
 
 LEAST_LENGTHS = 3
@@ -139,7 +139,7 @@ def _times_of_family(family: _Family, rows: pd.DataFrame, style: Style, gpu: str
         lines = []
         for position, name in enumerate(names):
             own = rows[rows["implementation"] == name].sort_values("seq_q")
-            colour = CYCLE[position % len(CYCLE)]
+            colour = COLOURS[position % len(COLOURS)]
             x, y = own["seq_q"].to_numpy(float), own["measured_s"].to_numpy(float)
             axes.plot(x, y, color=colour, marker="o", ms=style.small_pt * 0.45, label=name, zorder=3)
             guess = own["predicted_s"].to_numpy(float)

@@ -66,6 +66,8 @@ def measured_on(file: MeasurementFile, name: str, profile: HardwareProfile) -> M
     items = tuple(audit_rows(rows, profile))
     bounds: dict[str, float] = {}
     for row in rows:
+        if row.block_mask is not None:  # the bound knows causal masks only
+            continue
         try:
             machine = Machine.of(profile, str(row.problem.dtype_k))
         except UsageError:

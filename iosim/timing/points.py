@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from iosim import block_mask
 from iosim.audit.measurements import MeasuredRow
 from iosim.audit.unfused import KERNELS as UNFUSED
 from iosim.onchip.wavefronts import WAVEFRONT_BYTES
@@ -31,7 +32,7 @@ def measured_points(row: MeasuredRow) -> tuple[list[Point], list[str]]:
     """
     name = f"{row.implementation} {row.case}" + (f" {row.kernel}" if row.kernel in UNFUSED else "")
     seconds = row.measured.get("profiled_time_s") or row.measured.get("median_time_s")
-    flops = row.problem.useful_flops
+    flops = _useful_flops(row)
     if row.kernel in UNFUSED:
         flops = gemm_flops(row.kernel, row.problem) if row.kernel in GEMMS else 0
     elif row.kernel.endswith(NO_MATMUL):
@@ -46,6 +47,14 @@ def measured_points(row: MeasuredRow) -> tuple[list[Point], list[str]]:
         "hbm": counters.get("hbm_read_bytes", 0) + counters.get("hbm_write_bytes", 0),
     }
     return _points(name, flops, seconds, moved, measured=True)
+
+
+def _useful_flops(row: MeasuredRow) -> int:
+    """Of unmasked scores; under a block mask of those that its blocks leave."""
+    p = row.problem
+    if row.block_mask is None or row.tile is None:
+        return p.useful_flops
+    return p.useful_flops * block_mask.pairs(p, row.tile, row.block_mask) // p.pairs
 
 
 def _points(

@@ -12,6 +12,7 @@ from devtools import Browser, find_chromium
 from iosim.plots.style import SCREEN
 from iosim.report import DEFAULT_PROBLEM, build_report, report_files, write_folder
 
+MEASURED = Path(__file__).resolve().parents[2] / "validation" / "measurements" / "h200" / "attention.csv"
 NEEDED = "IOSIM_NEED_BROWSER"  # set where a missing browser is a failure
 CHECKS = (Path(__file__).parent / "page_checks.js").read_text(encoding="utf-8")
 WINDOWS = {"phone": (390, 844), "desktop": (1440, 900)}
@@ -29,9 +30,17 @@ pytestmark = [
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a whole report, on disk."""
     folder = tmp_path_factory.mktemp("report")
-    report = build_report(DEFAULT_PROBLEM, ["h200-sxm"], SCREEN)
+    report = build_report(DEFAULT_PROBLEM, ["h200-sxm"], SCREEN, measurements=_some_rows(folder))
     write_folder(folder, report_files(report, ["svg"]))
     return (folder / "report.html").as_uri()
+
+
+def _some_rows(folder: Path) -> Path:
+    """A measurements file with every second case: all kinds of figures, in half the time."""
+    header, *rows = MEASURED.read_text(encoding="utf-8").splitlines()
+    out = folder / "measured.csv"
+    out.write_text("\n".join([header, *(row for row in rows if int(row.split(",")[0]) % 2 == 0)]) + "\n")
+    return out
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +74,15 @@ def test_the_checks_find_what_is_wrong(browser: Browser, page: str) -> None:
         "document.querySelector('h1').style.width = '900px';"
         "document.querySelector('h2').style.marginTop = '-80px';"
         "document.querySelector('figure svg').innerHTML = '';"
-        "document.querySelector('p').style.color = '#eeeeee'; 1"
+        "(t => t[0].after(t[0].cloneNode(true)))(document.querySelectorAll('#figure-h200-sxm_roofline g[id*=-text_]'));"
+        "document.querySelector('p').style.color = '#eeeeee';"
+        "document.querySelector('#table-h200-sxm_traffic td').style.maxWidth = '12px'; 1"
     )
     found = "\n".join(browser.evaluate(CHECKS))
     for fault in ("leaves the window", "lies over", "is empty", "has a contrast of"):
         assert fault in found
     browser.evaluate("console.error('heard'); fetch('https://example.invalid/').catch(() => 0); 1")
+    assert "figure-h200-sxm_roofline: " in found
     assert "heard" in str(browser.complaints())
     assert "example.invalid" in str(browser.complaints())
 

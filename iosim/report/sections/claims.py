@@ -25,7 +25,7 @@ def section(facts: Facts) -> Section:
                 name="claims",
                 frame=claims_frame(facts.claims).drop(columns="key"),
                 caption="Sentences about FlashAttention; each command shows the numbers behind the verdict",
-                prose=("claim", "because", "source"),
+                prose=("claim", "because", "source", "command"),
                 code=("command",),
                 badge="verdict",
             ),

@@ -50,6 +50,7 @@ def _of_gpu(facts: Facts, part: GpuPart) -> list[Block]:
             name=f"{gpu.name}_roofs",
             frame=roof_table(found),
             caption=f"Roofs of {gpu.name}; a ridge is where a memory's roof meets that of the matmul units",
+            prose=("source",),
         ),
     ]
     if points:
