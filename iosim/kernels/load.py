@@ -13,7 +13,7 @@ from iosim.errors import ProfileError, UsageError
 from iosim.hardware.check import NOT_A_PROFILE, Node, nearest
 from iosim.hardware.load import MAX_FILE_BYTES, read_tree
 from iosim.kernels.classes import CLASSES
-from iosim.kernels.facts import GRID_AXES, KV_WALKS, WARP_SPLITS, KernelFacts, SpillFact, TileFact
+from iosim.kernels.facts import GRID_AXES, KV_WALKS, WARP_SPLITS, KernelFacts, SpillFact, SplitFact, TileFact
 from iosim.onchip import SpecialFacts
 
 _CARDS = Path(__file__).parent / "cards"
@@ -26,6 +26,8 @@ OPTIONAL = (
         "warps_divide",
         "pad",
         "pack_heads_at_single_query",
+        "repeats_kv",
+        "splits_keys",
         "row_lanes",
         "special",
         "spills",
@@ -176,6 +178,8 @@ class _Reader:
             "warps_divide": lambda n, k: self.word(n, k, WARP_SPLITS),
             "stages": lambda n, k: self.whole(n, k, 1, 64),
             "pack_heads_at_single_query": self.flag,
+            "repeats_kv": self.flag,
+            "splits_keys": self._split,
             "row_lanes": lambda n, k: self.whole(n, k, 0, 1024),
             "spills": lambda n, k: self.rows(n, k, SpillFact, 0),
             "in_step": self.number,
@@ -188,11 +192,18 @@ class _Reader:
             found |= {f"pad_{axis}": self.whole(pad[axis], f"pad.{axis}", 1, 4096) for axis in axes}
         if "special" in top:
             names = ("per_row", "per_row_tile", "per_block")
-            rule = self.mapping(top["special"], "special", names)
-            amounts = {name: self.whole(rule[name], f"special.{name}") for name in names}
+            rule = self.mapping(top["special"], "special", names, ("step_rows",))
+            amounts = {name: self.whole(value, f"special.{name}") for name, value in rule.items()}
             lanes = {"row_lanes": found["row_lanes"]} if "row_lanes" in found else {}
             found["special"] = SpecialFacts(**lanes, **amounts)
         return found
+
+    def _split(self, node: Node, key: str) -> SplitFact:
+        entry = self.mapping(node, key, ("rows", "blocks_per_sm"))
+        return SplitFact(
+            rows=self.whole(entry["rows"], f"{key}.rows", 1),
+            blocks_per_sm=self.number(entry["blocks_per_sm"], f"{key}.blocks_per_sm"),
+        )
 
     def _order(self, node: Node, key: str) -> tuple[str, ...]:
         order = tuple(self.word(item, key, GRID_AXES) for item in self.items(node, key))

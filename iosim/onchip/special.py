@@ -6,7 +6,7 @@ it counts four times: hence executed scores × (1 + 4/Bc), and a few operations 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iosim.onchip.steps import row_tiles, tile_steps
 from iosim.problem import AttentionProblem, TileShape
@@ -20,13 +20,15 @@ class SpecialFacts:
 
     `row_lanes`: lanes that each compute what belongs to a row of a tile (0: a tile has nothing of it). `per_row`: at
     the end of a row, on all its lanes. `per_row_tile` and `per_block`: index arithmetic, of a tile and of a resident
-    thread block. Kernel cards hold them.
+    thread block. `step_rows`: rows of a tile that leave out a masked block of keys on their own (0: all rows of the
+    tile together), as warpgroups of 64 do. Kernel cards hold them.
     """
 
     row_lanes: int = QUAD_LANES
     per_row: int
     per_row_tile: int = 0
     per_block: int = 0
+    step_rows: int = 0
 
 
 GENERAL = SpecialFacts(per_row=7)
@@ -49,10 +51,21 @@ def special_ops(
     `block_mask`: a pattern of `iosim.block_mask`, of whose tiles alone there are scores.
     """
     p = problem.packed_heads() if pack else problem
-    steps, blocks = tile_steps(p, tiles, block_mask), row_tiles(p, tiles)
+    blocks = row_tiles(p, tiles)
     resident = blocks if most_blocks is None else min(blocks, most_blocks)
     return (
-        steps * tiles.rows * (tiles.cols + facts.row_lanes)  # e^(m - m_new) on every lane that holds the row
+        # e^(m - m_new) on every lane that holds the row
+        _executed_rows(p, tiles, facts, block_mask) * (tiles.cols + facts.row_lanes)
         + blocks * (tiles.rows * facts.per_row + facts.per_row_tile)
         + resident * facts.per_block
     )
+
+
+def _executed_rows(p: AttentionProblem, tiles: TileShape, facts: SpecialFacts, block_mask: str) -> int:
+    """Rows that go through a block of keys, summed over the blocks, padded ones as well."""
+    if not facts.step_rows:
+        return tile_steps(p, tiles, block_mask) * tiles.rows
+    steps = replace(tiles, rows=facts.step_rows)
+    # Rows past the end, to the end of the last tile: they see every key, so nothing of them is left out.
+    past = row_tiles(p, tiles) * tiles.rows - row_tiles(p, steps) * facts.step_rows
+    return tile_steps(p, steps, block_mask) * facts.step_rows + past * -(-p.seq_k // tiles.cols)

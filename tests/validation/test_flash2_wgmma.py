@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iosim.errors import UsageError
+from iosim.kernels import kernels_by_measurement, load_kernel
+from iosim.onchip import SpecialFacts, special_ops
+from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem, TileShape
 from iosim_validation.launch import GpuFacts, Pointer, Stride, TensorMap
 from iosim_validation.nvrtc import Resources, compile_cubin
@@ -110,6 +113,51 @@ class TestPlan:
         if groups > 1:
             kept = together * 4 * seq_k * head_dim
             assert 2 * together * row_tiles >= 5 * 132 or kept > H200.l2_bytes // 2 - 4 * seq_k * head_dim
+
+
+def visits(p: AttentionProblem, tile: TileShape) -> tuple[int, int]:
+    """Blocks of keys that the kernel's tiles load, and that its warpgroups compute, of one head: its own arithmetic."""
+    loaded = computed = 0
+    for first_row in range(0, p.seq_q, tile.rows):
+        blocks = -(-p.seq_k // tile.cols)
+        if p.mask.is_causal:
+            first_sees = first_row + p.seq_k - p.seq_q + 1
+            blocks = max(1, min(blocks, -(-(first_sees + tile.rows - 1) // tile.cols)))
+        loaded += blocks
+        for warpgroup in range(tile.rows // 64):
+            block = blocks - 1
+            last_key = first_row + warpgroup * 64 + 63 + p.seq_k - p.seq_q
+            while p.mask.is_causal and block > 0 and block * tile.cols > last_key:
+                block -= 1
+            computed += block + 1
+    return loaded, computed
+
+
+class TestAgainstTheTileProgram:
+    """What the kernel's index arithmetic visits, and what iosim says of its card."""
+
+    @given(
+        seq_q=st.integers(1, 3000),
+        more=st.integers(0, 3000),
+        mask=st.sampled_from(["none", "causal"]),
+        tile=st.sampled_from(RUNG.tiles(problem(), H200)),
+    )
+    def test_visits(self, seq_q: int, more: int, mask: str, tile: TileShape) -> None:
+        p = AttentionProblem.of(seq_q=seq_q, seq_k=seq_q + more, head_dim=128, mask=mask)
+        loaded, computed = visits(p, tile)
+        assert loaded == tile_steps(p, tile)
+        # every score is 128 columns wide: what is left of the sum are the four lanes of a row, and what ends it
+        facts = SpecialFacts(per_row=0, step_rows=64)
+        assert special_ops(p, tile, facts) == computed * 64 * (tile.cols + 4)
+
+    def test_the_card_is_the_launch(self) -> None:
+        card = load_kernel("iosim-flash2_wgmma")
+        (launch,) = RUNG.plan(problem(), H200).launches
+        assert card.tile(64) == card.tile(128) == DEFAULT
+        assert card.threads_per_block == launch.build.threads
+        assert card.registers_per_thread == launch.build.registers_at_most
+        assert card.shared_bytes(problem(), DEFAULT) == launch.build.shared_bytes - 8 * BARRIERS - 16
+        assert kernels_by_measurement()["iosim_flash2_wgmma"] == card
 
 
 class TestTakesTheTilesOnce:
