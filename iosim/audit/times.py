@@ -51,9 +51,10 @@ def fused_times(
     """`profiled_time_s` (one launch) and `median_time_s` (repeated launches) of a fused kernel.
 
     `clock_hz`: of the SMs during the launch, where it was measured; None takes the highest. Nothing is predicted for
-    a loop over the keys outside, whose output comes from memory and goes back for every key tile.
+    a loop over the keys outside, whose output comes from memory and goes back for every key tile, or for a launch
+    whose keys another kernel divides.
     """
-    if find_algorithm(facts.algorithm).outer == "k":
+    if find_algorithm(facts.algorithm).outer == "k" or facts.divides_keys(row.problem, profile.sm_count):
         return dict(_UNKNOWN)
     work = work_of(row, facts, tile, levels)
     try:

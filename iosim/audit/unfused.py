@@ -36,8 +36,10 @@ def unfused_bytes(
     """HBM reads and writes of one of KERNELS; written bytes that are dirty in the L2 at the end are not yet out."""
     heads = problem.batch * problem.heads
     scores = problem.seq_q * problem.seq_k * problem.dtype_o.itemsize
-    some = max(1, min(heads, -(-L2_FILLS * profile.l2_capacity_bytes // scores)))
-    few = replace(problem, batch=1, heads=some, kv_heads=some)
+    group = 1 if facts.repeats_kv else problem.heads // problem.kv_heads
+    groups = max(1, min(heads // group, -(-L2_FILLS * profile.l2_capacity_bytes // (scores * group))))
+    some = groups * group
+    few = replace(problem, batch=1, heads=some, kv_heads=groups)
     levels = next(k for k in _levels(few, facts.name, profile) if k.kernel == KERNELS[kernel])
     written = levels.sm_write_bytes * heads / some
     return UnfusedBytes(

@@ -35,16 +35,28 @@ class SpillFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SplitFact:
+    """A launch of too few blocks goes to another kernel, which divides the keys of each over several.
+
+    `rows`: rows of Q a block of that kernel; `blocks_per_sm`: fewer blocks an SM than this are too few.
+    """
+
+    rows: int
+    blocks_per_sm: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFacts:
     """One kernel of a library; the program itself is iosim's.
 
     `grid_order`: block index, fastest first. `pad_*`: sizes are read rounded up to this. `stages`: K and V tiles that
-    shared memory holds at once. `warps_divide`: what of a tile each warp has its own of, rows (of Q) or keys; with keys
-    the parts of a row meet in shared memory. `row_lanes`: lanes that each compute a row's special functions in every
-    tile; `special`: the exact rule where one is known, else they are read off the program. `column_band`: columns of S
-    that a GEMM finishes before the next ones (0: all). `kernel_class`: a name of `classes.CLASSES`, whose constants its
-    run time takes (docs/time.md). `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md), None the
-    generic one.
+    shared memory holds at once. `warps_divide`: what of a tile each warp has its own of, rows (of Q) or keys; with
+    keys the parts of a row meet in shared memory. `row_lanes`: lanes that each compute a row's special functions in
+    every tile; `repeats_kv`: K and V are copied for each query head before the kernel reads them; `special`: the
+    exact rule where one is known, else they are read off the program. `column_band`: columns of S that a GEMM
+    finishes before the next ones (0: all). `kernel_class`: a name of `classes.CLASSES`, whose constants its run time
+    takes (docs/time.md). `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md), None the generic
+    one.
     """
 
     name: str
@@ -67,6 +79,8 @@ class KernelFacts:
     pad_cols: int = 1
     pad_head_dim: int = 1
     pack_heads_at_single_query: bool = False
+    repeats_kv: bool = False
+    splits_keys: SplitFact | None = None
     row_lanes: int = 4
     special: SpecialFacts | None = None
     spills: tuple[SpillFact, ...] = ()
@@ -103,6 +117,14 @@ class KernelFacts:
     def spill(self, head_dim: int, tile: TileShape) -> SpillFact | None:
         """What this build of the kernel spills at a head dimension and tile, where it was measured."""
         return next((s for s in self.spills if (s.head_dim, s.cols) == (head_dim, tile.cols)), None)
+
+    def divides_keys(self, problem: AttentionProblem, sms: int) -> bool:
+        """Whether another kernel of the library runs, one that divides the keys of a block: not the one of the card."""
+        if self.splits_keys is None:
+            return False
+        seen = self.packed(problem)
+        blocks = seen.batch * seen.heads * -(-seen.seq_q // self.splits_keys.rows)
+        return blocks < self.splits_keys.blocks_per_sm * sms
 
     def packed(self, problem: AttentionProblem) -> AttentionProblem:
         """The problem as the kernel's grid sees it: a single query's heads become the rows of one tile."""

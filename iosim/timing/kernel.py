@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,7 @@ DECODE_NOTE = (
     "decode: another kernel of the library runs, whose tile is not known; its bytes alone are counted"
 )
 OUTER_KEYS = "the output comes from memory and goes back for every key tile: its time is not modelled"
+DIVIDED_KEYS = "so few blocks go to another kernel of the library, which divides their keys"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +193,13 @@ class _Run:
         levels = simulate_kernel(facts, problem, tile, profile)
         launches: tuple[LaunchTime, ...] = ()
         reason = OUTER_KEYS if find_algorithm(facts.algorithm).outer == "k" else None
+        divided = facts.divides_keys(problem, profile.sm_count)
+        if divided and problem.seq_q < DECODE_QUERIES:
+            reason = f"{DIVIDED_KEYS}; see --kernel iosim-decode"
         try:
             launches = () if reason else _fused_launch(facts, problem, tile, levels, machine, pause_s)
+            if divided:
+                launches = tuple(replace(launch, note=f"undivided; {DIVIDED_KEYS}") for launch in launches)
         except ProfileError as error:
             reason = str(error)
         return cls(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,11 @@ import pytest
 
 from iosim.audit import audit_file
 from iosim.audit.compare import Comparison
+from iosim.audit.unfused import unfused_bytes
+from iosim.hardware import load_profile
+from iosim.kernels import load_kernel
+from iosim.problem import AttentionProblem
+from iosim.timing.kernel import time_kernel
 
 
 def audited(tmp_path: Path, impl: str, kernel: str, **shape: Any) -> Comparison:
@@ -105,3 +111,25 @@ def test_flash1_has_exact_bytes_and_special_functions_but_no_time(tmp_path: Path
     assert found["sm_read_bytes"] == 132 * (500 * 2 * 64 * 2 + 300 * visits * (q + between))
     assert found["median_time_s"] is None  # its output goes through memory: not what the time model describes
     assert found["special_ops"] == 132 * 384 * (512 + 4 * (3 * visits + 1))
+
+
+def test_query_heads_share_a_key_head_in_l2_unless_the_kernel_copies_it() -> None:
+    problem = AttentionProblem.of(batch=4, heads=32, kv_heads=8, seq_q=1, seq_k=8192, head_dim=128)
+    gpu = load_profile("h200-sxm")
+    ours = load_kernel("iosim-standard")
+    shared = unfused_bytes("qk_gemm", problem, ours, gpu).hbm_read_bytes
+    alone = unfused_bytes("qk_gemm", replace(problem, heads=8), ours, gpu).hbm_read_bytes
+    copied = unfused_bytes("qk_gemm", problem, load_kernel("torch-unfused"), gpu).hbm_read_bytes
+    assert shared == pytest.approx(alone, rel=0.01)
+    assert copied == pytest.approx(4 * alone, rel=0.01)
+
+
+def test_a_launch_of_few_blocks_is_not_the_kernel_of_the_card() -> None:
+    facts = load_kernel("torch-flash2")
+    few = AttentionProblem.of(batch=1, heads=32, kv_heads=8, seq_q=1, seq_k=65536, head_dim=128)
+    many = AttentionProblem.of(batch=64, heads=32, kv_heads=8, seq_q=1, seq_k=8192, head_dim=128)
+    assert facts.divides_keys(few, 132)
+    assert not facts.divides_keys(many, 132)
+    timing = time_kernel(facts, few, load_profile("h200-sxm"))
+    assert timing.once_s is None
+    assert "divides their keys" in str(timing.reason)
