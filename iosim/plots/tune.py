@@ -20,7 +20,8 @@ from iosim.plots.style import BLACK, FAINT, GREY, VERMILLION, Style, styled
 from iosim.tune import TuneRow, TuneTable
 from iosim.units import format_bytes
 
-HATCHES = {"registers": "////", "shared memory": "\\\\\\\\", "threads": "xxxx"}  # lines: a dot is a circle, and a map of dots 0.5 MB
+HATCHES = {"registers": "////", "shared memory": "\\\\\\\\", "threads": "xxxx"}
+"""Lines: a dot is drawn as a circle, and a map of dots is half a megabyte of SVG."""
 SHADES = "Blues"
 _LIGHTEST, _DARKEST = 0.06, 0.75  # of the shades: a number stays readable on each
 _FAR = 2.0
