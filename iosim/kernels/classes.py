@@ -34,6 +34,8 @@ class KernelClass:
     of a tile that the mask or the end of the keys crosses. `operands_by_warp`: every warp loads K and V from shared
     memory into its registers; otherwise the tensor cores read shared memory themselves. `backward_share`,
     `backward_ops`: tensor share (its shared-memory time included) and instructions a score of the backward.
+    `fitted_on`: the card of the kernel whose run times gave the shares, which hold what its rows cost (rescale,
+    spills).
     `stream_share`: of the memory bandwidth, by a streaming GEMM. `vector_share`: of the FP32 peak, by a GEMM without
     tensor cores.
     """
@@ -42,6 +44,7 @@ class KernelClass:
     title: str
     operands_by_warp: bool = False
     tensor_share: Mapping[str, Constant]
+    fitted_on: str | None = None
     hidden_exp: Constant | None = None
     mask_ops: Constant | None = None
     backward_share: Mapping[str, Constant] = field(default_factory=dict)
@@ -91,6 +94,7 @@ MMA_SYNC = KernelClass(
             ),
         }
     ),
+    fitted_on="torch-flash2",
     hidden_exp=_IN_TURN,
     mask_ops=_MASK,
     backward_share=MappingProxyType(
@@ -112,6 +116,7 @@ WGMMA = KernelClass(
     tensor_share=MappingProxyType(
         {"hopper": Constant(value=0.95, spread=0.02, unit="of peak", source=f"{_H200}; nominal 1.0")}
     ),
+    fitted_on="cudnn-sdpa",
     hidden_exp=_IN_TURN,
     mask_ops=_MASK,
 )
@@ -119,6 +124,7 @@ WGMMA_PING_PONG = KernelClass(
     name="wgmma-ping-pong",
     title="wgmma, two warpgroups out of phase",
     tensor_share=WGMMA.tensor_share,
+    fitted_on="cudnn-sdpa",
     hidden_exp=Constant(
         value=0.38, spread=0.1, unit="of the exponentials", source="one number, FlashAttention-3 Table 2"
     ),

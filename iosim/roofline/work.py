@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from iosim.block_mask import visible
 from iosim.errors import SimulationError
-from iosim.kernels import CLASSES, KernelFacts
+from iosim.kernels import CLASSES, KernelFacts, load_kernel
 from iosim.onchip import on_chip
 from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem, TileShape
@@ -27,10 +27,10 @@ class FusedWork:
     instructions see it. `tile_scores`: of a tile. `masked_tiles`: tiles of a block that a mask or the end of the keys
     crosses. `operand_bytes`: shared memory read by the warps of a block for a tile; 0 where the tensor cores read it
     themselves. `edge_bytes`: Q tile in, O tile out. `residents`: blocks an SM has room for. HBM bytes are simulated.
-    `side_bytes`: streamed by small kernels before and after it, `launches` with them. `row_ops`: vector instructions of
-    a tile for its rows, beyond those that the share of a kernel's class holds already (below zero: fewer); known only
-    where tiles are compared (iosim/tune). `descriptor_bytes`: shared memory read by the tensor cores themselves for a
-    tile, which takes time only beyond the matmuls'.
+    `side_bytes`: streamed by small kernels before and after it, `launches` with them. `row_ops`: vector instructions
+    of a tile for its rows, beyond those that the share of a kernel's class holds already (below zero: fewer).
+    `descriptor_bytes`: shared memory read by the tensor cores themselves for a tile, which takes time only beyond the
+    matmuls'.
     """
 
     steps: NDArray[np.int64]
@@ -90,7 +90,29 @@ def fused_work(
         residents=residents,
         hbm_read_bytes=hbm_read_bytes,
         hbm_write_bytes=hbm_write_bytes,
+        row_ops=_row_ops(facts, seen, tile),
     )
+
+
+def _row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> float:
+    """What the rows of a tile cost beyond the same scores in the kernel that the class was fitted on.
+
+    O is rescaled, one instruction a value, unless the kernel puts that off. Spilled bytes go out and in again, 128 a
+    clock, in which 128 lanes could have issued: one instruction a byte each way.
+    """
+    name = CLASSES[facts.kernel_class].fitted_on
+    fitted = load_kernel(name) if name else None
+    known = fitted.tile(seen.head_dim) if fitted else None
+    if fitted is None or known is None:
+        return 0.0
+    scores = tile.rows * tile.cols / (known.rows * known.cols)
+    return _tile_row_ops(facts, seen, tile) - scores * _tile_row_ops(fitted, seen, known)
+
+
+def _tile_row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> float:
+    rescaled = tile.rows * seen.value_dim if facts.row_lanes else 0
+    spill = facts.spill(seen.head_dim, tile)
+    return rescaled + 2.0 * (spill.bytes_per_step if spill else 0)
 
 
 def masked_tiles(problem: AttentionProblem, tile: TileShape) -> int:

@@ -3,7 +3,7 @@
 Beside those terms a comparison of tiles needs what one kernel's own tile hides, since there it is part of its share:
 
 * the rows of a tile cost instructions whatever its width: O is rescaled, one a value. A class's share holds this at the
-  width it was fitted at (`FITTED_KERNELS`), so only the difference to that width is added; backward likewise the
+  width it was fitted at (`fitted_on`), so only the difference to that width is added; backward likewise the
   operands that warps read, beyond those of that tile;
 * nothing hides the first K and V tile of a block that has no warps of its own to load: the latency of HBM, with Q, and
   the tile's bytes at the SM's share of the L2, where blocks of the same head have had it;
@@ -46,10 +46,6 @@ Ints = NDArray[np.int64]
 ALONE_CLK = 100.0
 """Clocks of a step that a second resident block would hide: a barrier, the first operands, a chain of dependent mma and
 shuffles. Tiles of our own kernel show 40 to 400 (docs/tuning.md); the wgmma kernels that were fitted hold theirs."""
-FITTED_KERNELS = MappingProxyType(
-    {"mma-sync": "torch-flash2", "wgmma": "cudnn-sdpa", "wgmma-ping-pong": "cudnn-sdpa"}
-)
-"""The kernel at whose tiles each class's share was fitted (docs/time.md)."""
 L2_BYTES_PER_CLK_SM = 36.0
 """Reads of one SM from the L2: 9.4 TB/s of 132 SMs at 1.98 GHz (H200); 35 on A100 and H100 PCIe (their profiles). Taken
 for GPUs that nobody measured."""
@@ -300,7 +296,9 @@ def _latency(gpu: HardwareProfile, level: str) -> float:
 
 def fitted_tile(load: Workload) -> TileShape:
     """The tile at which the class's share was fitted, at this head dimension or the next that its kernel knows."""
-    facts = load_kernel(FITTED_KERNELS[load.kernel_class])
+    name = CLASSES[load.kernel_class].fitted_on
+    assert name is not None
+    facts = load_kernel(name)
     known = facts.backward_tiles if load.backward else facts.tiles
     d = min(load.problem.head_dim, max(t.head_dim_max for t in known))
     tile = facts.backward_tile(d) if load.backward else facts.tile(d)

@@ -61,7 +61,8 @@ def test_the_exact_part_adds_up_to_the_count_and_starts_at_the_compulsory_bytes(
     record = analyze(problem, algorithm, footprint_model="kernel", tiles="best")
     assert found.entry("sm").bytes == record.traffic.total_bytes
     assert found.entry("compulsory").bytes == record.theory.compulsory_bytes
-    assert found.entry("bound").after_bytes == record.theory.lower_bound_bytes
+    # a run by footprint "kernel" may keep O in registers, so its bounds allow M that much more
+    assert found.entry("bound").after_bytes >= record.theory.lower_bound_bytes
     assert found.entry("loop_order").bytes >= 0  # no law lies under a valid bound
     assert found.entry("bound").bytes >= 0
 

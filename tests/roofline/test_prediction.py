@@ -271,3 +271,22 @@ def test_gemms_of_unfused_attention_on_the_h200() -> None:
             found.append(abs(once.seconds / row.measured["profiled_time_s"] - 1))
         assert len(found) == 13
         assert mean(found) <= 0.06
+
+
+def test_a_kernel_that_rescales_and_spills_less_than_the_fitted_one_is_credited_for_it() -> None:
+    problem = AttentionProblem.of(seq=1024, head_dim=128)
+    tile = TileShape(rows=128, cols=64)
+
+    def row_ops(card: str, tile: TileShape = tile) -> float:
+        steps = np.full(8, 32 * 64 // tile.cols)  # K and V of every key tile
+        work = fused_work(
+            load_kernel(card), problem, tile, steps, residents=2, hbm_read_bytes=0, hbm_write_bytes=0
+        )
+        return work.row_ops
+
+    assert row_ops("torch-flash2") == 0
+    # 128 x 128 values of O are not rescaled, 7168 bytes do not go out and in
+    assert row_ops("iosim-flash2") == -(128 * 128 + 2 * 7168)
+    # the same card at twice the keys a tile: the rescale is spread over twice the scores
+    assert row_ops("torch-flash2", TileShape(rows=128, cols=128)) == 128 * 128 - 2 * (128 * 128 + 2 * 7168)
+    assert row_ops("cudnn-sdpa", TileShape(rows=128, cols=128)) == 0
