@@ -120,10 +120,19 @@ def kernel_policies(
         blocks_per_sm=blocks,
         grid_order=facts.grid_order,
         kv_walk=facts.kv_walk,
+        head_group=_head_group(facts, problem, tile, profile),
         skew=SKEW,
         spill_bytes_per_step=spill.bytes_per_step if spill else 0,
         spill_bytes_per_block=spill.bytes_per_block if spill else 0,
     )
+
+
+def _head_group(
+    facts: KernelFacts, problem: AttentionProblem, tile: TileShape, profile: HardwareProfile
+) -> int:
+    if facts.causal_groups is None or not problem.mask.is_causal:
+        return 0
+    return facts.causal_groups.heads(problem, tile, profile.l2_capacity_bytes, profile.sm_count)
 
 
 def generic_policies(profile: HardwareProfile, sram_live_bytes: int, **chosen: Any) -> Policies:

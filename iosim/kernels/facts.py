@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from math import ceil
 from typing import Any
 
 from iosim.onchip import SpecialFacts
@@ -46,6 +47,26 @@ class SplitFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFact:
+    """Causal tiles are taken head group by head group, in each the rows that see most first.
+
+    A group is as many heads as share `l2_share` of the L2 with their K and V, but no fewer than give `tiles_per_sm`
+    tiles to each SM; groups are of equal size.
+    """
+
+    l2_share: float
+    tiles_per_sm: float
+
+    def heads(self, problem: AttentionProblem, tile: TileShape, l2_bytes: int, sms: int) -> int:
+        """Query heads of a group, over the whole batch."""
+        row_bytes = problem.head_dim * problem.dtype_k.itemsize + problem.value_dim * problem.dtype_v.itemsize
+        in_cache = int(l2_bytes * self.l2_share) // (problem.seq_k * row_bytes) * problem.group_size
+        enough = ceil(self.tiles_per_sm * sms / ceil(problem.seq_q / tile.rows))
+        planes = problem.batch * problem.heads
+        return ceil(planes / max(1, planes // max(in_cache, enough, 1)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFacts:
     """One kernel of a library; the program itself is iosim's.
 
@@ -81,6 +102,7 @@ class KernelFacts:
     pack_heads_at_single_query: bool = False
     repeats_kv: bool = False
     splits_keys: SplitFact | None = None
+    causal_groups: GroupFact | None = None
     row_lanes: int = 4
     special: SpecialFacts | None = None
     spills: tuple[SpillFact, ...] = ()

@@ -13,7 +13,16 @@ from iosim.errors import ProfileError, UsageError
 from iosim.hardware.check import NOT_A_PROFILE, Node, nearest
 from iosim.hardware.load import MAX_FILE_BYTES, read_tree
 from iosim.kernels.classes import CLASSES
-from iosim.kernels.facts import GRID_AXES, KV_WALKS, WARP_SPLITS, KernelFacts, SpillFact, SplitFact, TileFact
+from iosim.kernels.facts import (
+    GRID_AXES,
+    KV_WALKS,
+    WARP_SPLITS,
+    GroupFact,
+    KernelFacts,
+    SpillFact,
+    SplitFact,
+    TileFact,
+)
 from iosim.onchip import SpecialFacts
 
 _CARDS = Path(__file__).parent / "cards"
@@ -28,6 +37,7 @@ OPTIONAL = (
         "pack_heads_at_single_query",
         "repeats_kv",
         "splits_keys",
+        "causal_groups",
         "row_lanes",
         "special",
         "spills",
@@ -180,6 +190,7 @@ class _Reader:
             "pack_heads_at_single_query": self.flag,
             "repeats_kv": self.flag,
             "splits_keys": self._split,
+            "causal_groups": self._groups,
             "row_lanes": lambda n, k: self.whole(n, k, 0, 1024),
             "spills": lambda n, k: self.rows(n, k, SpillFact, 0),
             "in_step": self.number,
@@ -204,6 +215,11 @@ class _Reader:
             rows=self.whole(entry["rows"], f"{key}.rows", 1),
             blocks_per_sm=self.number(entry["blocks_per_sm"], f"{key}.blocks_per_sm"),
         )
+
+    def _groups(self, node: Node, key: str) -> GroupFact:
+        names = ("l2_share", "tiles_per_sm")
+        entry = self.mapping(node, key, names)
+        return GroupFact(**{name: self.number(entry[name], f"{key}.{name}") for name in names})
 
     def _order(self, node: Node, key: str) -> tuple[str, ...]:
         order = tuple(self.word(item, key, GRID_AXES) for item in self.items(node, key))

@@ -31,7 +31,8 @@ class Policies:
     """Every assumption about how a kernel runs, by name. Printed with every result.
 
     `sms`, `blocks_per_sm`: the slots. `grid_order`: block index, fastest first. `launch`: a name of
-    `schedule.ORDERS`. `kv_walk`: forward, backward or sawtooth. `skew`: standard deviation of a step's time.
+    `schedule.ORDERS`. `head_group`: heads whose row tiles are launched together, the last rows first (0: as the grid
+    has them). `kv_walk`: forward, backward or sawtooth. `skew`: standard deviation of a step's time.
     `spill_bytes_per_step`, `spill_bytes_per_block`: registers written to a private frame. `column_band`: tiles of keys
     that a grid over row and key tiles (i, j) goes through before the next ones, for every row tile; 0 is all of them.
     """
@@ -40,6 +41,7 @@ class Policies:
     blocks_per_sm: int = 1
     grid_order: Sequence[str] = ("row_tile", "head", "batch")
     launch: str = "grid"
+    head_group: int = 0
     kv_walk: str = "forward"
     skew: float = 0.0
     spill_bytes_per_step: int = 0

@@ -21,8 +21,12 @@ Ints = NDArray[np.int64]
 def grid_order(table: Mapping[str, Ints], policies: Policies) -> Ints:
     """Block numbers with the grid's axes permuted; tiles of keys in bands where the policy has one.
 
-    `table`: the blocks as columns, one a grid index, batch and head first.
+    `table`: the blocks as columns, one a grid index, batch and head first. With `head_group`: groups of that many
+    heads one after the other, in each the last rows first.
     """
+    if policies.head_group:
+        plane = table["batch"] * (int(table["head"].max(initial=0)) + 1) + table["head"]
+        return np.lexsort((plane, -table["i"], plane // policies.head_group))
     names = list(table)
     axes = {"row_tile": names[2:], "head": [names[1]], "batch": [names[0]]}
     slowest_first = [name for axis in reversed(policies.grid_order) for name in axes[axis]]

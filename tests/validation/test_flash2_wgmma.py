@@ -299,3 +299,19 @@ class TestQuadTurn:
         z1 = exchange([a1[i] if upper[i] else b1[i] for i in range(4)], 2)
         after = [[z0[i], z1[i], b0[i], b1[i]] if upper[i] else [a0[i], a1[i], z0[i], z1[i]] for i in range(4)]
         assert after == [[(lane, word) for word in range(4)] for lane in range(4)]
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 16, 16384), (4, 32, 8, 4096), (16, 32, 32, 1024), (2, 3, 3, 700)])
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_the_card_takes_heads_together_as_the_kernel_does(
+    shape: tuple[int, int, int, int], head_dim: int
+) -> None:
+    batch, heads, kv_heads, seq = shape
+    asked = AttentionProblem.of(
+        batch=batch, heads=heads, kv_heads=kv_heads, seq=seq, head_dim=head_dim, mask="causal"
+    )
+    groups = load_kernel("iosim-flash2_wgmma").causal_groups
+    assert groups is not None
+    tile = TileShape(rows=192, cols=128)
+    row_tiles = -(-seq // 192)
+    assert groups.heads(asked, tile, H200.l2_bytes, H200.sms) == heads_together(asked, row_tiles, H200)
