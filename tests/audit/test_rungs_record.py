@@ -10,7 +10,9 @@ import pytest
 
 from iosim.audit import Audit, audit_file
 from iosim.hardware import load_profile
+from iosim.problem import AttentionProblem
 from iosim.roofline import Machine, attention_bound
+from iosim.tune import Choices, tune
 
 RECORD = Path(__file__).resolve().parents[2] / "validation" / "measurements" / "h200" / "rungs"
 
@@ -89,3 +91,23 @@ def test_every_check_passed() -> None:
     assert len(rows) >= 230
     for row in rows:
         assert float(row["output_error"]) <= float(row["allowed_error"]), row["case"]
+
+
+def test_the_tile_that_tune_picks_is_the_fastest_measured_within_five_percent() -> None:
+    with (RECORD / "attention.csv").open(newline="") as file:
+        rows = [r for r in csv.DictReader(file) if r["impl"] == "iosim_flash2"]
+    shapes: dict[str, dict[tuple[int, int], dict[str, str]]] = {}
+    for row in rows:
+        shapes.setdefault(row["case"], {})[int(row["block_rows"]), int(row["block_cols"])] = row
+    searched = [tiles for tiles in shapes.values() if len(tiles) == 6]
+    assert len(searched) == 6
+    choices = Choices(rows=(64, 128), cols=(32, 64, 128), warps=(4, 8))
+    for tiles in searched:
+        one = next(iter(tiles.values()))
+        sizes = {"batch": int(one["batch"]), "heads": int(one["heads"]), "head_dim": int(one["head_dim"])}
+        asked = AttentionProblem.of(seq=int(one["seq_q"]), **sizes)
+        winner = tune(asked, load_profile("h200-sxm"), kernel_class="mma-sync", choices=choices).winner
+        assert winner is not None
+        picked = tiles[winner.design.tile.rows, winner.design.tile.cols]
+        fastest = min(float(row["median_time_s"]) for row in tiles.values())
+        assert float(picked["median_time_s"]) <= 1.05 * fastest, one["case"]
