@@ -50,8 +50,8 @@ def _only_a_bound(part: GpuPart) -> Iterator[str]:
     """Why nothing is predicted, and the least all the same where that is known."""
     name, times = part.profile.name, part.times
     yield from (f"On {name} no time is predicted: {line.rstrip('.')}." for line in times.remarks[:1])
-    if times.timings:
-        bound = times.timings[0].bound
+    if times.bound is not None:
+        bound = times.bound
         unit = BOUND_WORDS.get(bound.limit, bound.limit)
         yield f"The least that any kernel needs on {name} is {format_seconds(bound.seconds)}, set by {unit}."
 

@@ -12,7 +12,7 @@ from iosim.hardware import HardwareProfile
 from iosim.kernels import KernelFacts, load_kernel
 from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem
-from iosim.roofline import Term
+from iosim.roofline import LowerBound, Machine, Term, attention_bound
 from iosim.scaling.elements import Options
 from iosim.scaling.sentences import options_text
 from iosim.scaling.study import pass_of, records
@@ -31,13 +31,15 @@ class Times:
     """Timings of the problem, the preferred kernel first, and the same against the length.
 
     `by_seq`: kernel, seq, seconds, low_s, high_s, bound_s, limit. `terms`: kernel, seq, term, seconds, hidden, of the
-    preferred kernel alone. `remarks`: why a kernel or a length is missing.
+    preferred kernel alone. `remarks`: why a kernel or a length is missing. `bound`: the least time of the problem, None
+    where it is not known.
     """
 
     timings: tuple[Timing, ...]
     by_seq: pd.DataFrame
     terms: pd.DataFrame
     remarks: tuple[str, ...]
+    bound: LowerBound | None = None
 
     @property
     def main(self) -> Timing | None:
@@ -51,6 +53,7 @@ class Times:
             "by_seq": records(self.by_seq),
             "terms": records(self.terms),
             "remarks": list(self.remarks),
+            "lower_bound": self.bound.to_dict() if self.bound else None,
         }
 
 
@@ -89,12 +92,21 @@ def find_times(problem: AttentionProblem, gpu: HardwareProfile, options: Options
         by_seq=pd.DataFrame(rows),
         terms=pd.DataFrame(terms),
         remarks=tuple(remarks),
+        bound=_bound(problem, gpu, passes),
     )
 
 
 def no_times(why: str) -> Times:
     """Nothing but the reason."""
     return Times(timings=(), by_seq=pd.DataFrame(), terms=pd.DataFrame(), remarks=(why,))
+
+
+def _bound(problem: AttentionProblem, gpu: HardwareProfile, passes: str) -> LowerBound | None:
+    try:
+        machine = Machine.of(gpu, str(problem.dtype_k))
+    except UsageError:
+        return None
+    return attention_bound(problem, machine, passes=passes, recompute=passes == "bwd")
 
 
 def all_terms(timing: Timing) -> list[Term]:
