@@ -78,7 +78,7 @@ def find_times(problem: AttentionProblem, gpu: HardwareProfile, options: Options
     remarks += [f"{t.kernel}: {t.reason}" for t in timings if t.reason]
     main = next((t.kernel for t in timings if t.once_s is not None), None)
     rows, terms = [], []
-    for timing in timings:
+    for timing in (t for t in timings if t.once_s is not None):
         for seq in SEQS:
             found = (
                 timing if at_seq(problem, seq) == problem else _at(problem, seq, timing.kernel, gpu, passes)
