@@ -9,14 +9,16 @@ from iosim.report.gallery import GPUS, gallery_files, gallery_index, gone
 from iosim.report.write import write_folder
 
 HERE = Path(__file__).resolve().parent
-MEASURED = {"h200-sxm": HERE.parent / "validation" / "measurements" / "h200" / "attention.csv"}
+H200 = HERE.parent / "validation" / "measurements" / "h200"
+MEASURED = {"h200-sxm": H200 / "rungs" / "attention.csv"}
+HEADED_BY = {"h200-sxm": H200 / "attention.csv"}
 
 
 def main(names: list[str]) -> None:
     """One folder a GPU, and the index."""
     for name in names or GPUS:
         print(f"gallery: {name}", flush=True)
-        files = gallery_files(name, MEASURED.get(name))
+        files = gallery_files(name, MEASURED.get(name), headed_by=HEADED_BY.get(name))
         folder = HERE / name
         for path in gone(folder, files):
             path.unlink(missing_ok=True)

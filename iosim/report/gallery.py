@@ -41,9 +41,16 @@ INDEX_NOTES = (
 
 
 def gallery_files(
-    name: str, measurements: Path | None = None, progress: Callable[[str], None] | None = None
+    name: str,
+    measurements: Path | None = None,
+    *,
+    headed_by: Path | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> dict[str, bytes]:
-    """Every file of one GPU's folder. `measurements`: of this GPU, for predicted against measured."""
+    """Every file of one GPU's folder. `measurements`: of this GPU, for predicted against measured.
+
+    `headed_by`: the file whose case WATERFALL_ROW is drawn as a waterfall.
+    """
     report = build_report(DEFAULT_PROBLEM, [name], SCREEN, measurements=measurements, progress=progress)
     made = report_files(report, ("svg",), progress=progress)
     files = {path: content for path, content in made.items() if not path.endswith(LEFT_OUT)}
@@ -51,8 +58,8 @@ def gallery_files(
     for figure in figures_of(report):
         if figure.plot.name in PICTURES.get(name, ()):
             files[f"{figure.plot.name}.png"] = rendered(figure.plot, "png", report.made_by)
-    if measurements is not None:
-        files |= _measured_waterfall(measurements, report)
+    if headed_by is not None:
+        files |= _measured_waterfall(headed_by, report)
     files[MANIFEST] = manifest(files, name).encode()
     return files
 
