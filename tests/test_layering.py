@@ -64,7 +64,9 @@ ROOMS = (
 
 # An oracle must be independent of what it checks; nor may the rooms it checks lean on it.
 ONLY = {"theory": {"errors", "problem", "block_mask", "theory"}}
-NEVER = {room: {"theory"} for room in ("tuning", "placement", "grid", "sweep", "sweep_file", "tune", "whatif")}
+NEVER = {
+    room: {"theory"} for room in ("tuning", "placement", "grid", "sweep", "sweep_file", "tune", "whatif")
+}
 
 # Libraries that belong to one concern, and the rooms of that concern.
 LIBRARIES = {
