@@ -119,6 +119,7 @@ def fused_bytes(
     """Bytes at every level and special functions of a fused kernel, from its simulated levels."""
     program = find_algorithm(facts.algorithm).program(facts.packed(problem).mask.kind, facts.options)
     sm_reads = int(sum(count(program, bind(facts.padded(problem), tile)).read_bytes.values()))
+    sm_reads += facts.q_box_bytes(problem)
     return {
         "sm_read_bytes": sm_reads,
         "sm_write_bytes": levels.sm_write_bytes,

@@ -70,14 +70,14 @@ class GroupFact:
 class KernelFacts:
     """One kernel of a library; the program itself is iosim's.
 
-    `grid_order`: block index, fastest first. `pad_*`: sizes are read rounded up to this. `stages`: K and V tiles that
-    shared memory holds at once. `warps_divide`: what of a tile each warp has its own of, rows (of Q) or keys; with
-    keys the parts of a row meet in shared memory. `row_lanes`: lanes that each compute a row's special functions in
-    every tile; `repeats_kv`: K and V are copied for each query head before the kernel reads them; `special`: the
-    exact rule where one is known, else they are read off the program. `column_band`: columns of S that a GEMM
-    finishes before the next ones (0: all). `kernel_class`: a name of `classes.CLASSES`, whose constants its run time
-    takes (docs/time.md). `in_step`: the coalescer's constant of this kernel (docs/hierarchy.md), None the generic
-    one.
+    `grid_order`: block index, fastest first. `pad_*`: sizes are read rounded up to this; `q_box_rows`: rows of Q
+    further. `stages`: K and V tiles that shared memory holds at once. `warps_divide`: what of a tile each warp has
+    its own of, rows (of Q) or keys; with keys the parts of a row meet in shared memory. `row_lanes`: lanes that each
+    compute a row's special functions in every tile; `repeats_kv`: K and V are copied for each query head before the
+    kernel reads them; `special`: the exact rule where one is known, else they are read off the program.
+    `column_band`: columns of S that a GEMM finishes before the next ones (0: all). `kernel_class`: a name of
+    `classes.CLASSES`, whose constants its run time takes (docs/time.md). `in_step`: the coalescer's constant of this
+    kernel (docs/hierarchy.md), None the generic one.
     """
 
     name: str
@@ -99,6 +99,7 @@ class KernelFacts:
     pad_rows: int = 1
     pad_cols: int = 1
     pad_head_dim: int = 1
+    q_box_rows: int = 1
     pack_heads_at_single_query: bool = False
     repeats_kv: bool = False
     splits_keys: SplitFact | None = None
@@ -151,6 +152,12 @@ class KernelFacts:
     def packed(self, problem: AttentionProblem) -> AttentionProblem:
         """The problem as the kernel's grid sees it: a single query's heads become the rows of one tile."""
         return problem.packed_heads() if self.pack_heads_at_single_query else problem
+
+    def q_box_bytes(self, problem: AttentionProblem) -> int:
+        """Bytes of Q that are read past the padded end of each head, since a copy takes a whole box of rows."""
+        seen = self.padded(problem)
+        past = -(-seen.seq_q // self.q_box_rows) * self.q_box_rows - seen.seq_q
+        return seen.batch * seen.heads * past * seen.head_dim * seen.dtype_q.itemsize
 
     def padded(self, problem: AttentionProblem) -> AttentionProblem:
         """The problem as its loads see it: whole tiles, also past the end of a sequence or a head."""

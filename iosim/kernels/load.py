@@ -35,6 +35,7 @@ OPTIONAL = (
         "warps_divide",
         "pad",
         "pack_heads_at_single_query",
+        "q_box_rows",
         "repeats_kv",
         "splits_keys",
         "causal_groups",
@@ -188,6 +189,7 @@ class _Reader:
             "warps_divide": lambda n, k: self.word(n, k, WARP_SPLITS),
             "stages": lambda n, k: self.whole(n, k, 1, 64),
             "pack_heads_at_single_query": self.flag,
+            "q_box_rows": lambda n, k: self.whole(n, k, 1, 4096),
             "repeats_kv": self.flag,
             "splits_keys": self._split,
             "causal_groups": self._groups,
@@ -203,7 +205,7 @@ class _Reader:
             found |= {f"pad_{axis}": self.whole(pad[axis], f"pad.{axis}", 1, 4096) for axis in axes}
         if "special" in top:
             names = ("per_row", "per_row_tile", "per_block")
-            rule = self.mapping(top["special"], "special", names, ("step_rows",))
+            rule = self.mapping(top["special"], "special", names, ("step_rows", "per_causal_tile"))
             amounts = {name: self.whole(value, f"special.{name}") for name, value in rule.items()}
             lanes = {"row_lanes": found["row_lanes"]} if "row_lanes" in found else {}
             found["special"] = SpecialFacts(**lanes, **amounts)

@@ -20,8 +20,9 @@ class SpecialFacts:
 
     `row_lanes`: lanes that each compute what belongs to a row of a tile (0: a tile has nothing of it). `per_row`: at
     the end of a row, on all its lanes. `per_row_tile` and `per_block`: index arithmetic, of a tile and of a resident
-    thread block. `step_rows`: rows of a tile that leave out a masked block of keys on their own (0: all rows of the
-    tile together), as warpgroups of 64 do. Kernel cards hold them.
+    thread block; `per_causal_tile`: more of it under a causal mask. `step_rows`: rows of a tile that leave out a
+    masked block of keys on their own (0: all rows of the tile together), as warpgroups of 64 do. Kernel cards hold
+    them.
     """
 
     row_lanes: int = QUAD_LANES
@@ -29,6 +30,7 @@ class SpecialFacts:
     per_row_tile: int = 0
     per_block: int = 0
     step_rows: int = 0
+    per_causal_tile: int = 0
 
 
 GENERAL = SpecialFacts(per_row=7)
@@ -57,6 +59,7 @@ def special_ops(
         # e^(m - m_new) on every lane that holds the row
         _executed_rows(p, tiles, facts, block_mask) * (tiles.cols + facts.row_lanes)
         + blocks * (tiles.rows * facts.per_row + facts.per_row_tile)
+        + (blocks * facts.per_causal_tile if p.mask.is_causal else 0)
         + resident * facts.per_block
     )
 

@@ -61,7 +61,13 @@ def test_what_a_card_says_is_what_it_holds(card: Callable[[str], KernelFacts]) -
     assert out["pad"] == {"rows": 128, "cols": 64, "head_dim": 64}
     assert found.special is not None
     assert (found.special.row_lanes, found.special.per_row) == (8, 1)
-    assert out["special"] == {"per_row": 1, "per_row_tile": 2, "per_block": 3, "step_rows": 0}
+    assert out["special"] == {
+        "per_row": 1,
+        "per_row_tile": 2,
+        "per_block": 3,
+        "step_rows": 0,
+        "per_causal_tile": 0,
+    }
     assert out["options"]["lse"] == "on"
 
 
