@@ -34,7 +34,7 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog="Start with `iosim simulate --seq 8192 --heads 32`, or with everything: `iosim report`.")
 def _global_options(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version.")

@@ -20,7 +20,7 @@ Kernels = Annotated[
     typer.Option(
         "--kernel",
         metavar="NAMES",
-        help="cudnn-sdpa, torch-flash2, torch-unfused or a card of your own; several with commas [by GPU].",
+        help="Kernel cards, as torch-flash2,cudnn-sdpa (`iosim kernels list`), or your own file [by GPU].",
         rich_help_panel=ALGORITHM,
     ),
 ]

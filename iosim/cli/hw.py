@@ -121,7 +121,7 @@ def measure_gpu(
 ) -> None:
     """Measure the GPU at hand: bandwidths, rates, launches and clock, beside what its profile says.
 
-    A figure under 60 % or over 100 % of theory is flagged and not written. Takes about 20 s; needs
+    A figure under 60 % or over 100 % of theory is flagged and not written. Takes 10 to 20 s; needs
     pip install 'iosim[gpu]' and 8 GiB of free GPU memory. Without a GPU: exit code 3.
     """
     from datetime import date

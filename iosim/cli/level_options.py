@@ -32,7 +32,7 @@ Kernel = Annotated[
     _option(
         "--kernel",
         metavar="NAME",
-        help="Tiles and schedule of a library: torch-flash2, cudnn-sdpa or a file.",
+        help="Tiles and schedule of a kernel card (`iosim kernels list`), as torch-flash2, or of your own file.",
     ),
 ]
 Order = Annotated[str | None, _option("--order", metavar="ORDER", help=f"Launch order: {', '.join(ORDERS)}.")]

@@ -22,7 +22,8 @@ SuiteName = Annotated[
     typer.Option(
         "--suite",
         metavar="NAME",
-        help="quick (a minute), paper (FlashAttention-2's shapes), tiles, families, checks, or full.",
+        help="quick (a minute), record (five minutes), paper (FlashAttention-2's shapes), tiles, families, "
+        "checks, or full.",
         rich_help_panel=WORK,
     ),
 ]

@@ -35,7 +35,10 @@ INDEX_NOTES = (
     "version, profiles and libraries the files are the same to the byte. The page for a browser, JSON, LaTeX and",
     "PDF are left out: `iosim report --hw h100-sxm` writes them.",
     "",
-    "`h200-sxm/waterfall.png` is the waterfall of a measured kernel:",
+    "The H200's report is held against `validation/measurements/h200/rungs/attention.csv`: our own kernels, with",
+    "counters and times, and torch's, with times, measured together (`iosim validate`).",
+    "",
+    "`h200-sxm/waterfall.png` is the waterfall of torch's FlashAttention-2, causal, N = 2,048, to its counters:",
     f"`iosim gap --row {WATERFALL_ROW} --file validation/measurements/h200/attention.csv`.",
 )
 

@@ -192,7 +192,7 @@ SUITES: Mapping[str, Suite] = MappingProxyType(
             ),
             Suite(
                 name="record",
-                title="what reports/h200 shows, in five minutes: half of paper, tiles, and families in short",
+                title="what reports/h200-sxm shows, in five minutes: half of paper, tiles, and families in short",
                 cases=(
                     *(case for n in (4 * KI, 16 * KI, 1 * KI) for case in PAPER if case.problem.seq_q == n),
                     *TILES,
