@@ -61,11 +61,11 @@ class Grid:
             raise UsageError(
                 f"footprint: unknown model {self.footprint_model!r}; allowed: {', '.join(MODELS)}"
             )
-        if any(chosen.get("splits") == "best" for chosen in self.options.values()):
-            raise UsageError(
-                "splits: best is chosen for one problem at a time; give a sweep a number of splits"
-            )
         tuning.step(self.granularity, self.footprint_model)
+
+    def best_splits(self, algorithm: str) -> bool:
+        """Whether each point of this algorithm looks for its own number of splits."""
+        return self.options.get(algorithm, {}).get("splits") == "best"
 
     def axes(self) -> dict[str, Sequence[Any]]:
         """The axes in their order, outermost first."""

@@ -170,10 +170,8 @@ class RunRecord:
             **self.notes,
         }
 
-    def to_frame(self) -> pd.DataFrame:
-        """One row: the sizes, the traffic by tensor and direction, the work, on-chip use and bounds."""
-        import pandas as pd
-
+    def to_row(self) -> dict[str, Any]:
+        """The sizes, the traffic by tensor and direction, the work, on-chip use and bounds, by name of column."""
         sizes = {k: v for k, v in self.problem.to_dict().items() if k not in ("scale", "softmax_scale")}
         row: dict[str, Any] = {**sizes, "algorithm": self.algorithm, "profile": self.profile}
         row |= {"tile_rows": self.tiles and self.tiles.rows, "tile_cols": self.tiles and self.tiles.cols}
@@ -189,7 +187,13 @@ class RunRecord:
         row |= {"fits": self.sram.fits, "closed_form_bytes": self.theory.closed_form_bytes}
         row |= {"compulsory_bytes": self.theory.compulsory_bytes}
         row["lower_bound_bytes"] = self.theory.lower_bound_bytes
-        return pd.DataFrame([row])
+        return row
+
+    def to_frame(self) -> pd.DataFrame:
+        """`to_row` as a table of one row."""
+        import pandas as pd
+
+        return pd.DataFrame([self.to_row()])
 
     def _repr_html_(self) -> str:
         """Bytes by tensor and level, bounds and work as small tables, in a notebook."""

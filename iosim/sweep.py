@@ -29,9 +29,9 @@ from iosim.placement import IDEAL_TILE, memory_bytes, untiled
 from iosim.problem import AttentionProblem, Mask, TileShape
 from iosim.program.evaluate import Frame, Number
 from iosim.program.ir import Program
-from iosim.ragged import analyze_ragged, ragged_row, sequences_of
+from iosim.ragged import analyze_ragged, ragged_columns, sequences_of
 from iosim.ragged.rows import COLUMNS as RAGGED_COLUMNS
-from iosim.results import LevelBytes, in_order
+from iosim.results import LevelBytes, RunRecord, in_order
 from iosim.work import useful_flops
 
 BATCH = 1000  # points evaluated, and written, together
@@ -70,15 +70,18 @@ def columns(grid: Grid) -> list[str]:
     tensors: set[str] = set()
     for name in grid.algorithm:
         algorithm = find_algorithm(name)
+        chosen = {**grid.options.get(name, {}), **({"splits": "2"} if grid.best_splits(name) else {})}
         for mask in grid.mask:
-            program = algorithm.program(Mask.parse(mask).kind, algorithm.resolve(grid.options.get(name, {})))
+            program = algorithm.program(Mask.parse(mask).kind, algorithm.resolve(chosen))
             tensors |= program.tensors.keys()
     moved = [f"{t}_{direction}_bytes" for t in in_order(tensors) for direction in ("read", "write")]
     return [
         *("algorithm", "profile", *_PROBLEM, *_DTYPES, "tiles", "tile_rows", "tile_cols"),
         *("sram_bytes", "sram_live_bytes", "fits", "sm_read_bytes", "sm_write_bytes"),
         *(*(_LEVELS if grid.levels else ()), *moved),
-        *(*_WORK, *_THEORY, *(RAGGED_COLUMNS if grid.seq_lens else ()), "error"),
+        *(*_WORK, *_THEORY, *(RAGGED_COLUMNS if grid.seq_lens else ())),
+        *(("splits",) if any(grid.best_splits(name) for name in grid.algorithm) else ()),
+        "error",
     ]
 
 
@@ -94,7 +97,7 @@ def batches(grid: Grid, skip: int = 0, progress: Progress | None = None) -> Iter
         keys = [(p.axes["algorithm"], p.axes["profile"], p.axes["mask"], p.axes["tiles"]) for p in ready]
         for key in dict.fromkeys(keys):
             group = [i for i, other in enumerate(keys) if other == key]
-            run = _run_ragged if grid.seq_lens else _run
+            run = _run_singly if grid.seq_lens or grid.best_splits(key[0]) else _run
             for i, row in zip(group, run(grid, gpus, key, [ready[i] for i in group]), strict=True):
                 rows[i] = row
         done += len(batch)
@@ -163,7 +166,7 @@ def _run(
         out[i] |= {n: v for n, v in problem.to_dict().items() if n in (*_PROBLEM, *_DTYPES)}
         out[i]["sram_bytes"] = int(srams[slot])
         if rows[slot] == 0:
-            out[i]["error"] = _why(grid, algorithm, options, gpu, problem, int(srams[slot]), tiles)
+            out[i]["error"] = _why(grid, algorithm, gpu, problem, points[i])
     for position, slot in enumerate(placed.tolist()):
         row = out[good[slot]]
         row |= absent | {column: int(v[position]) for column, v in values.items()}
@@ -176,11 +179,11 @@ def _run(
     return out
 
 
-def _run_ragged(
+def _run_singly(
     grid: Grid, gpus: Mapping[str, HardwareProfile], key: tuple[str, str, str, str], points: list[_Point]
 ) -> list[dict[str, Any]]:
-    """The same for a ragged batch, whose lengths are the columns: point by point."""
-    name, profile, _, tiles = key
+    """The same point by point: a ragged batch, whose lengths are the columns, or splits that each point chooses."""
+    name, profile, _, _ = key
     algorithm, gpu = find_algorithm(name), gpus[profile]
     absent = {n: 0 for n in columns(grid) if n.endswith(("_read_bytes", "_write_bytes"))}
     out = []
@@ -189,28 +192,37 @@ def _run_ragged(
         out.append(row)
         if point.problem is None:
             continue
-        fixed = grid.seq_q is not None
         try:
-            record = analyze_ragged(
-                point.problem,
-                grid.seq_lens,
-                algorithm,
-                tiles=tiles,
-                profile=gpu,
-                options=grid.options.get(name, {}),
-                footprint_model=grid.footprint_model,
-                granularity=grid.granularity,
-                sram_bytes=point.sram_bytes,
-                fixed_queries=fixed,
-            )
+            record = _record(grid, algorithm, gpu, point.problem, point)
         except UsageError as error:
             row["error"] = str(error)
             continue
         if grid.levels:
-            sequences = sequences_of(point.problem, grid.seq_lens, fixed_queries=fixed)
+            sequences = sequences_of(point.problem, grid.seq_lens, fixed_queries=grid.seq_q is not None)
             record = add_levels(record, algorithm, gpu, chosen=grid.level_policies, sequences=sequences)
-        row |= absent | ragged_row(record)
+        row |= absent | record.to_row() | {"algorithm": name}
+        if grid.seq_lens:
+            row |= ragged_columns(record)
+        if grid.best_splits(name):
+            row["splits"] = record.notes["splits"]["chosen"]
     return out
+
+
+def _record(
+    grid: Grid, algorithm: Algorithm, gpu: HardwareProfile, problem: AttentionProblem, point: _Point
+) -> RunRecord:
+    """The point as a single run would have it; errors as there."""
+    asked: dict[str, Any] = {
+        "tiles": point.axes["tiles"],
+        "profile": gpu,
+        "options": grid.options.get(point.axes["algorithm"], {}),
+        "footprint_model": grid.footprint_model,
+        "granularity": grid.granularity,
+        "sram_bytes": point.sram_bytes,
+    }
+    if not grid.seq_lens:
+        return analyze(problem, algorithm, **asked)
+    return analyze_ragged(problem, grid.seq_lens, algorithm, fixed_queries=grid.seq_q is not None, **asked)
 
 
 def _columns_of(bindings: list[dict[str, int]]) -> dict[str, Number]:
@@ -305,26 +317,11 @@ def _finish(
 
 
 def _why(
-    grid: Grid,
-    algorithm: Algorithm,
-    options: Mapping[str, str],
-    gpu: HardwareProfile,
-    problem: AttentionProblem,
-    sram_bytes: int,
-    tiles: str,
+    grid: Grid, algorithm: Algorithm, gpu: HardwareProfile, problem: AttentionProblem, point: _Point
 ) -> str:
     """The sentence that a single run of this point would give."""
     try:
-        analyze(
-            problem,
-            algorithm,
-            tiles=tiles,
-            profile=gpu,
-            options=options,
-            footprint_model=grid.footprint_model,
-            granularity=grid.granularity,
-            sram_bytes=sram_bytes,
-        )
+        _record(grid, algorithm, gpu, problem, point)
     except UsageError as error:
         return str(error)
     return "no tile fits"

@@ -109,7 +109,6 @@ def test_an_option_reaches_only_its_algorithm() -> None:
     [
         (BACKWARD, ("decode",), "decode has a forward pass only"),
         ({"flash2": {"pass": "bwd", "bias": "alibi"}}, (), "bias belongs to the forward pass alone"),
-        ({"decode": {"splits": "best"}}, ("decode",), "splits: best is chosen for one problem"),
     ],
 )
 def test_what_cannot_be_studied_is_said_first(
@@ -117,6 +116,18 @@ def test_what_cannot_be_studied_is_said_first(
 ) -> None:
     with pytest.raises(UsageError, match=says):
         study_bound(PROBLEM, GPU, options=options, also=also)
+
+
+def test_best_splits_are_found_once_and_studied_as_a_number() -> None:
+    step = AttentionProblem.of(seq_q=1, seq_k=2048, heads=8, kv_heads=2, head_dim=64)
+    best = {"decode": {"splits": "best"}}
+    number = analyze(step, "decode", profile=GPU, options=best["decode"]).options["splits"]
+    found = study_bound(step, GPU, also=("decode",), options=best)
+    alone = study_bound(step, GPU, also=("decode",), options={"decode": {"splits": number}})
+    assert int(number) > 1
+    assert found.to_dict() == alone.to_dict()
+    with pytest.raises(UsageError, match="a law needs a number"):
+        find_laws(("decode",), best)
 
 
 @pytest.mark.parametrize("name", ["flash1", "flash2"])

@@ -81,7 +81,9 @@ class Algorithm:
     def check(self, problem: AttentionProblem) -> None:
         """`ProblemError` for a problem that this algorithm cannot have."""
         if self.latent and problem.kv_heads != 1:
-            raise ProblemError(f"kv_heads: {self.name} has one latent row for all heads; give kv_heads 1")
+            raise ProblemError(
+                f"kv_heads: {self.name} has one latent row for all heads; give kv_heads 1 and the row as head_dim"
+            )
         if self.latent and problem.value_dim > problem.head_dim:
             raise ProblemError(
                 f"value_dim: in {self.name} values are the first columns of the keys; give at most head_dim = "

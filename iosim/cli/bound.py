@@ -28,7 +28,7 @@ Also = Annotated[
     typer.Option(
         "--algorithm",
         metavar="LIST",
-        help="More algorithms to fit and draw: names, or ./mine.py:program.",
+        help="More algorithms to count, fit and draw: names, or ./mine.py:program.",
         rich_help_panel="Algorithm",
     ),
 ]

@@ -26,9 +26,10 @@ def one_run(
     from iosim.curves import Run
     from iosim.placement import untiled
 
-    asked = problem.problem()
     with quiet_stdout():
         chosen = split_algorithms(algorithm)
+        problem = problem.as_run_by(chosen)
+        asked = problem.problem()
         if len(chosen) != 1:
             raise UsageError(f"--algorithm: one at a time here, got {algorithm!r}")
         (options,) = variants.options_for(chosen)

@@ -7,7 +7,7 @@ to typer one by one. Sizes arrive as text, so that a sweep can read the same opt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_type_hints
@@ -185,6 +185,13 @@ class ProblemOptions:
 
     def _given(self) -> dict[str, Any]:
         return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
+
+    def as_run_by(self, algorithms: Sequence[Algorithm]) -> Self:
+        """For `mla` alone a model with latent attention stands for its cached row, not for its expanded heads."""
+        shape = self.shape()
+        if shape is None or [a.name for a in algorithms] != ["mla"]:
+            return self
+        return replace(self, **{**shape.absorbed(), **self._given()})
 
     def completed(self) -> Self:
         """The options with what was given first, then what the model says, then the defaults."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from iosim.cli.bound import Also
 from iosim.cli.drawing import Formats, StyleName, say, split
 from iosim.cli.options import (
     HARDWARE,
@@ -62,6 +63,7 @@ class ReportProblem(ProblemOptions):
 def report(
     *,
     problem: ReportProblem,
+    algorithm: Also = "",
     variants: VariantOptions,
     hw: Annotated[
         list[str] | None,
@@ -94,8 +96,9 @@ def report(
 ) -> None:
     """Count, check the bound, draw, and write report.html, report.md, report.json, tables and figures.
 
-    An algorithm's own options hold for every algorithm that has them, as in `iosim bound`. With --seq-lens the report
-    has bytes, levels and bounds of the batch, but no times.
+    Of standard, FlashAttention-1 and -2 and what --algorithm adds: decode, mla, linear. An algorithm's own options hold
+    for every algorithm that has them, as in `iosim bound`. With --seq-lens the report has bytes, levels and bounds of
+    the batch, but no times.
     """
     from iosim.algorithms.registry import find_algorithm
     from iosim.plots.files import check_formats
@@ -103,7 +106,7 @@ def report(
     from iosim.report import build_report, report_files, workload_text, write_folder
     from iosim.report.gpu import ALGORITHMS
     from iosim.scaling import Lengths
-    from iosim.scaling.study import FITTED, checked_options
+    from iosim.scaling.study import FITTED, check_also, checked_options
     from iosim.units import counted, parse_sram
 
     look, kinds = find_style(style), check_formats(split(formats))
@@ -115,9 +118,13 @@ def report(
     names = split(",".join(hw)) if hw else _default_gpus(measurements)
     if not names or len(set(names)) < len(names):
         raise UsageError("--hw: give one or more profiles, each once")
-    studied = list(dict.fromkeys([*ALGORITHMS, *FITTED]))
+    also = split(algorithm)
+    studied = list(dict.fromkeys([*ALGORITHMS, *FITTED, *also]))
     given = variants.options_for([find_algorithm(name) for name in studied])
-    options = checked_options(dict(zip(studied, given, strict=True)))
+    options = checked_options(dict(zip(studied, given, strict=True)), also)
+    if len(names) > 1 and variants.splits == "best":
+        raise UsageError("--splits: best is found for one GPU; give one --hw, or a number (`iosim splits`)")
+    check_also(asked, also, {})
     warn(warnings)
     folder = Path(out)
     write_folder(folder, {})  # an unwritable folder is found before the work
@@ -132,6 +139,7 @@ def report(
         options=options,
         measurements=measurements,
         batch=batch,
+        also=also,
         progress=say,
     )
     paths = write_folder(folder, report_files(done, kinds, progress=say))

@@ -53,9 +53,10 @@ def show(
     from iosim.ragged import ragged_listing
 
     lengths, fixed = lengths_of(seq_lens, problem), problem.seq_q is not None
-    asked = padded_problem(problem, lengths) if lengths else problem.problem()
     with quiet_stdout():
         chosen = split_algorithms(algorithm)
+    problem = problem.as_run_by(chosen)
+    asked = padded_problem(problem, lengths) if lengths else problem.problem()
     if len(chosen) != 1:
         raise UsageError(f"ALGORITHM: show takes one, got {algorithm!r}")
     (options,) = variants.options_for(chosen)
@@ -101,16 +102,13 @@ def _to_dict(record: RunRecord, rows: Sequence[CostedRow]) -> dict[str, Any]:
 
 
 def _print_listing(record: RunRecord, source: str, rows: Sequence[CostedRow]) -> None:
-    from iosim.cli.simulate_table import describe
+    from iosim.cli.simulate_table import describe, describe_lengths
 
     warn(record.warnings)
     tile = f", tile {record.tiles} (rows of Q x rows of K)" if record.tiles else ""
     print(f"{record.algorithm}: {source}\n{describe(record.problem)}{tile}")
-    if "ragged" in record.notes:
-        note = record.notes["ragged"]
-        print(
-            f"{note['sequences']:,} sequences of {note['shortest']:,} to {note['longest']:,} keys, without padding"
-        )
+    for line in describe_lengths(record):
+        print(line)
     print("bytes are those between slow memory and the SMs\n")
     totals = _totals(rows)
     moved = totals[0] + totals[1]

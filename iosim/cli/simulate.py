@@ -85,9 +85,10 @@ def simulate(
     from iosim.ragged import sequences_of
 
     lengths = lengths_of(seq_lens, problem)
-    asked = padded_problem(problem, lengths) if lengths else problem.problem()
     with quiet_stdout():
         chosen = split_algorithms(algorithm)
+        problem = problem.as_run_by(chosen)
+        asked = padded_problem(problem, lengths) if lengths else problem.problem()
         options = variants.options_for(chosen)
         asked, tiling, options = as_the_kernel_runs(levels, asked, tiling, chosen, options)
         names = [name.strip() for name in algorithm.split(",")]

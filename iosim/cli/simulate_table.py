@@ -47,6 +47,16 @@ def describe(p: AttentionProblem) -> str:
     return f"batch {p.batch}, {heads}, {seq}, {dims}, {dtype}, mask {p.mask}"
 
 
+def describe_lengths(record: RunRecord) -> list[str]:
+    """A line on the lengths of a ragged batch; none otherwise."""
+    note = record.notes.get("ragged")
+    if note is None:
+        return []
+    return [
+        f"{note['sequences']:,} sequences of {note['shortest']:,} to {note['longest']:,} keys, without padding"
+    ]
+
+
 def _rows(records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
     def row(title: str, cell: Callable[[RunRecord], str]) -> tuple[str, list[str]]:
         return title, [cell(record) for record in records]

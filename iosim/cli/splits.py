@@ -20,6 +20,7 @@ from iosim.cli.options import (
     with_options,
 )
 from iosim.cli.output import print_json, print_table, warn
+from iosim.cli.ragged import SeqLens, lengths_of, padded_problem
 from iosim.cli.variants import VariantOptions
 from iosim.errors import UsageError
 
@@ -45,6 +46,7 @@ def splits(
     tiling: TileOptions,
     variants: VariantOptions,
     hardware: HardwareOptions,
+    seq_lens: SeqLens = None,
     out: Out = None,
     style: StyleName = "screen",
     formats: Formats = "png,svg,pdf",
@@ -52,7 +54,7 @@ def splits(
 ) -> None:
     """Every split of the keys of a decode step: thread blocks, share of the SMs busy, bytes; the best one.
 
-    --splits marks a count of your own instead of the best.
+    --splits marks a count of your own instead of the best. With --seq-lens one count serves all sequences of the batch.
     """
     from iosim.cli.simulate import record_of
     from iosim.plots.files import check_formats, make_folder, save
@@ -62,11 +64,22 @@ def splits(
     look, kinds = find_style(style), check_formats(split(formats))
     if out is not None:
         make_folder(Path(out))
+    lengths = lengths_of(seq_lens, problem)
     chosen = split_algorithms(algorithm)
+    problem = problem.as_run_by(chosen)
     if len(chosen) != 1:
         raise UsageError(f"--algorithm: one at a time here, got {algorithm!r}")
     (options,) = replace(variants, splits=variants.splits or "best").options_for(chosen)
-    record = record_of(problem.problem(), chosen[0], options, tiling, hardware, remarks=problem.remarks())
+    record = record_of(
+        padded_problem(problem, lengths) if lengths else problem.problem(),
+        chosen[0],
+        options,
+        tiling,
+        hardware,
+        remarks=problem.remarks(),
+        lengths=lengths,
+        fixed_queries=problem.seq_q is not None,
+    )
     if as_json:
         print_json(record.to_dict())
     else:
@@ -78,14 +91,14 @@ def splits(
 
 
 def _show(record: RunRecord) -> None:
-    from iosim.cli.simulate_table import describe
+    from iosim.cli.simulate_table import describe, describe_lengths
     from iosim.units import counted, format_bytes
 
     found = record.notes["splits"]
     chosen, best, table = found["chosen"], found["best"], found["table"]
     wanted = {row["splits"] for row in table[:SHOWN]} if len(table) <= SHOWN else {chosen, best}
     wanted |= {1 << k for k in range(len(table).bit_length())} | {len(table)}
-    print(describe(record.problem))
+    print("\n".join([describe(record.problem), *describe_lengths(record)]))
     print(f"{record.algorithm}, {record.tiles} tiles, {record.profile}\n")
     print_table(
         ["splits", "thread blocks", "SMs busy", "bytes", "", "bytes / share", ""],

@@ -68,8 +68,9 @@ def sweep(
     from iosim.sweep import sweep as run
     from iosim.sweep_file import sweep_to_file
 
-    warnings = problem.remarks()
     with quiet_stdout():
+        problem = problem.as_run_by(split_algorithms(algorithm))
+        warnings = problem.remarks()
         lengths = lengths_of(seq_lens, problem)
         asked = padded_sizes(problem, lengths) if lengths else problem
         grid = _grid(asked.completed(), algorithm, tiling, variants, hardware, warnings)

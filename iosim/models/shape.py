@@ -85,6 +85,16 @@ class ModelShape:
             )
         return [f"model {self.name}: {line}" for line in said]
 
+    def absorbed(self) -> dict[str, Any]:
+        """Options of the absorbed form of latent attention: one cached row a token is key and value of all heads.
+
+        The scores keep the scale of the expanded heads. Empty for a model without latent attention.
+        """
+        if not self.latent:
+            return {}
+        sizes = {"kv_heads": 1, "head_dim": self.latent + self.rope_dim, "value_dim": self.latent}
+        return {name: str(size) for name, size in sizes.items()} | {"scale": self.head_dim**-0.5}
+
     def problem(self, **given: Any) -> AttentionProblem:
         """One layer of the model as a problem; `given` are the lengths, and whatever `AttentionProblem.of` takes.
 

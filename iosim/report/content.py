@@ -21,7 +21,7 @@ from iosim.report.sections.limits import NOT_MODELLED
 from iosim.scaling import Laws, Lengths, find_laws
 from iosim.scaling.elements import NO_OPTIONS, Options
 from iosim.scaling.sentences import on_options, options_text
-from iosim.scaling.study import checked_options
+from iosim.scaling.study import FITTED, checked_options, with_settled_splits
 from iosim.scaling.traffic import ALIKE
 from iosim.units import counted
 
@@ -100,22 +100,28 @@ def build_report(
     options: Options = NO_OPTIONS,
     measurements: Path | None = None,
     batch: Lengths = ALIKE,
+    also: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Report:
     """Count, study and draw; nothing is written. `options`: by algorithm, as for `study_bound`.
 
     `batch`: a ragged batch, of which `problem` is the padded alternative: bytes, levels and bounds, no times.
     `measurements`: a file as `iosim audit` reads it, set beside the predictions on the GPUs that it has rows of.
+    `also`: further algorithms, as in `study_bound`.
     With another pass than fwd only the algorithms that have it are there. Errors: `UsageError` and its kinds.
     """
-    options = checked_options(options)
     tell = progress or (lambda _: None)
     gpus = [load_profile(name, overrides) for name in profiles]
+    if len(gpus) == 1:
+        M = gpus[0].sram_per_block_bytes if sram_bytes is None else sram_bytes
+        options = with_settled_splits(problem, gpus[0], M, options, batch)  # the laws are of one program
+    options = checked_options(options, also)
     file = None if measurements is None else read_for(measurements, gpus)
     tell("exponents, constants and crossings")
-    laws = find_laws(options=options)
+    laws = find_laws((*FITTED, *(name for name in also if name not in FITTED)), options)
     parts = tuple(
-        gpu_part(problem, gpu, laws, options, sram_bytes=sram_bytes, tell=tell, batch=batch) for gpu in gpus
+        gpu_part(problem, gpu, laws, options, sram_bytes=sram_bytes, tell=tell, batch=batch, also=also)
+        for gpu in gpus
     )
     if file is not None and measurements is not None:
         tell(f"predicting {counted(len(file.rows), 'measured row')}")

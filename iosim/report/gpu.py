@@ -90,24 +90,32 @@ def gpu_part(
     sram_bytes: int | None,
     tell: Progress,
     batch: Lengths = ALIKE,
+    also: Sequence[str] = (),
 ) -> GpuPart:
     """Count, simulate and predict; of a ragged `batch`, whose padded alternative `problem` is, count and simulate.
+
+    `also`: further algorithms to count and study.
 
     Errors: `UsageError` and its kinds.
     """
     M = gpu.sram_per_block_bytes if sram_bytes is None else sram_bytes
     records = tuple(
         r
-        for name in in_pass(ALGORITHMS, options)
+        for name in dict.fromkeys([*in_pass(ALGORITHMS, options), *also])
         if (r := _run(problem, gpu, name, "best", "paper", M, options, batch)) is not None
     )
-    study = study_bound(problem, gpu, sram_bytes=M, laws=laws, options=options, batch=batch, progress=tell)
+    study = study_bound(
+        problem, gpu, sram_bytes=M, laws=laws, also=also, options=options, batch=batch, progress=tell
+    )
     tell(f"waterfall of {gpu.name}")
     ragged = bool(batch.seq_lens)
     waterfall = None if ragged else _gap(problem, gpu, M, options)
     tell(f"levels of {gpu.name}")
     levels, remark = _levels(records, gpu, batch)
     tell(f"times, tiles and other memories of {gpu.name}")
+    own = {
+        name: chosen for name, chosen in options.items() if name not in also
+    }  # what library kernels may not know
     memory = () if ragged else memory_fits(problem, MEMORY_ALGORITHMS, MEMORY_PASSES, gpu.hbm_capacity_bytes)
     return GpuPart(
         profile=gpu,
@@ -118,9 +126,9 @@ def gpu_part(
         level_remark=remark,
         study=study,
         gap=waterfall,
-        times=no_times(ONE_LENGTH) if ragged else find_times(problem, gpu, options),
+        times=no_times(ONE_LENGTH) if ragged else find_times(problem, gpu, own),
         memory=tuple(memory),
-        design=Design(remarks=(ONE_LENGTH,)) if ragged else find_design(problem, gpu, options),
+        design=Design(remarks=(ONE_LENGTH,)) if ragged else find_design(problem, gpu, own),
     )
 
 

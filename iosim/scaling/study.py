@@ -11,9 +11,11 @@ from typing import Any
 import pandas as pd
 
 from iosim.algorithms.registry import find_algorithm
+from iosim.analysis import analyze
 from iosim.errors import UsageError
 from iosim.hardware import HardwareProfile
 from iosim.problem import AttentionProblem
+from iosim.ragged import analyze_ragged
 from iosim.scaling import sentences as say
 from iosim.scaling.constants import HEAD_DIMS, Constant, Crossing, constants, crossings
 from iosim.scaling.elements import NO_OPTIONS, Options
@@ -80,6 +82,8 @@ def find_laws(fitted: Sequence[str] = FITTED, options: Options = NO_OPTIONS) -> 
     left out: its blocks are tiles, so that every point of a fit would have another mask.
     """
     options = without_block_mask(options)
+    if any(own.get("splits") == "best" for own in options.values()):
+        raise UsageError("splits: best is found for one problem on one GPU, and a law needs a number")
     if any(options.values()):
         fits = tuple(
             fit
@@ -199,12 +203,14 @@ def study_bound(
     dense tile is a sliver of keys, whose blocks mask nothing that a person means. Laws are those of dense attention.
     `batch`: a ragged batch, of which `problem` is the padded alternative; what it moves and its bounds are sums over
     the sequences, and there is no law over N, whose laws are those of one sequence. `progress` is told what comes next.
+    splits=best is chosen once, for the problem (or batch) and M, and that number is studied.
     Errors: `UsageError` and its kinds.
     """
-    options = checked_options(options, also)
+    M = profile.sram_per_block_bytes if sram_bytes is None else sram_bytes
+    options = checked_options(with_settled_splits(problem, profile, M, options, batch), also)
+    check_also(problem, also, options)
     which = pass_of(options)
     tell = progress or (lambda _: None)
-    M = profile.sram_per_block_bytes if sram_bytes is None else sram_bytes
     if laws is None:
         tell("exponents, constants and crossings")
         laws = find_laws((*FITTED, *(name for name in also if name not in FITTED)), options)
@@ -249,6 +255,28 @@ def study_bound(
     )
 
 
+def with_settled_splits(
+    problem: AttentionProblem, profile: HardwareProfile, sram_bytes: int, options: Options, batch: Lengths
+) -> Options:
+    """The options with a number in place of splits=best: a law is that of one program."""
+    out = dict(options)
+    for name, own in options.items():
+        if own.get("splits") == "best":
+            asked: dict[str, Any] = {
+                "profile": profile,
+                "options": own,
+                "sram_bytes": sram_bytes,
+                "tiles": "best",
+            }
+            algorithm, fixed = find_algorithm(name), batch.fixed_queries
+            if batch.seq_lens:
+                record = analyze_ragged(problem, batch.seq_lens, algorithm, fixed_queries=fixed, **asked)
+            else:
+                record = analyze(problem, algorithm, **asked)
+            out[name] = {**own, "splits": record.options["splits"]}
+    return out
+
+
 def _axis(problem: AttentionProblem, options: Options, quarter_octaves: int) -> list[int]:
     """M at which the study counts: with a block mask only those that make masks of a sensible size."""
     least = least_sram_bytes(problem, options) if block_mask_of(options) else 0
@@ -279,8 +307,6 @@ def checked_options(options: Options, also: Sequence[str] = ()) -> dict[str, Map
     kept = {name: own for name, own in options.items() if own}
     for name, own in kept.items():
         find_algorithm(name).resolve(own)
-    if any(own.get("splits") == "best" for own in kept.values()):
-        raise UsageError("splits: best is chosen for one problem at a time; give a study a number of splits")
     if block_mask_of(kept).endswith(".npy"):
         raise UsageError(
             "block-mask: a file has the blocks of one tile, and a study has another tile at every M; "
@@ -289,6 +315,14 @@ def checked_options(options: Options, also: Sequence[str] = ()) -> dict[str, Map
     if lacking := [name for name in also if name not in in_pass(also, kept)]:
         raise UsageError(f"pass: {', '.join(lacking)} has a forward pass only; leave it out, or use pass=fwd")
     return kept
+
+
+def check_also(problem: AttentionProblem, also: Sequence[str], options: Options) -> None:
+    """`ProblemError` for an algorithm that cannot have this problem, before the counting starts."""
+    for name in also:
+        algorithm = find_algorithm(name)
+        algorithm.check(problem)
+        algorithm.program(problem.mask.kind, algorithm.resolve(options.get(name, {})))
 
 
 def _curves(also: Sequence[str], options: Options) -> list[Curve]:

@@ -107,14 +107,32 @@ def test_chunked_prefill_reads_keys_once_a_row_tile_of_packed_rows():
     assert bytes_of(record, "K") == 2 * keys * 64 * 2
 
 
-def test_splits_must_be_counts_and_best_is_for_one_problem():
+def test_splits_must_be_counts():
     with pytest.raises(UsageError, match="whole number from 1"):
         analyze(LLAMA, "decode", options={"splits": "0"})
-    with pytest.raises(UsageError, match="one problem at a time"):
-        Grid(algorithm=("decode",), seq=(64,), options={"decode": {"splits": "best"}})
     grid = Grid(algorithm=("decode",), seq_q=(1,), seq_k=(4096, 8192), options={"decode": {"splits": "8"}})
     table = sweep(grid)
     assert (table["O_parts_read_bytes"] == 8 * 128 * 4).all()
+
+
+def test_a_sweep_finds_the_best_splits_of_each_point_for_itself():
+    axes = {"heads": (8,), "kv_heads": (2,), "seq_q": (1,), "seq_k": (100, 4096), "head_dim": (64,)}
+    table = sweep(Grid(algorithm=("decode", "flash2"), options={"decode": {"splits": "best"}}, **axes))
+    assert table["splits"].dtype == "Int64"
+    for row in table.to_dict("records"):
+        problem = AttentionProblem.of(heads=8, kv_heads=2, seq_q=1, seq_k=row["seq_k"], head_dim=64)
+        options = {"splits": "best"} if row["algorithm"] == "decode" else {}
+        alone = analyze(problem, row["algorithm"], options=options)
+        assert row["sm_read_bytes"] == alone.traffic.sm_read_bytes
+        assert row["O_parts_write_bytes"] == sum(
+            t.write_bytes for t in alone.traffic_by_tensor if t.tensor == "O_parts"
+        )
+        assert row["closed_form_bytes"] == alone.theory.closed_form_bytes
+        assert row["useful_flops"] == alone.work.useful_flops
+        if options:
+            assert row["splits"] == alone.notes["splits"]["best"]
+    short, long = table.loc[table["algorithm"] == "decode", "splits"]
+    assert short < long
 
 
 DEEPSEEK = AttentionProblem.of(heads=128, kv_heads=1, seq_q=1, seq_k=4096, head_dim=576, value_dim=512)

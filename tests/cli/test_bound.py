@@ -68,7 +68,6 @@ def test_bound_json_is_alone_on_stdout(iosim: Run) -> None:
         ("bound --seq-lens 5,6 --seq 8", 2, "leave out --seq, --seq-k and --batch"),
         ("bound --pass bwd --algorithm decode", 2, "decode has a forward pass only"),
         ("bound --splits 4", 2, "--splits: not an option of flash1, flash2"),
-        ("bound --algorithm decode --splits best", 2, "best is chosen for one problem at a time"),
         ("bound --sram 0KiB", 2, "sram"),
         ("plot missing.csv", 1, "cannot be read"),
         ("plot table.txt", 2, "only .csv and .parquet"),

@@ -146,7 +146,12 @@ def test_a_sweep_takes_the_options_of_the_families(iosim: Run) -> None:
         ("simulate --mask prefix:0", "between 1 and 2"),
         ("simulate --seq-lens 0,5,3", "offsets, which must rise"),
         ("simulate --seq-lens 5,6 --seq 8", "leave out --seq, --seq-k and --batch"),
-        ("sweep --algorithm decode --splits best --seq 64", "one problem at a time"),
+        (
+            "report --algorithm decode --splits best --seq-q 1 --seq-k 64",
+            "--splits: best is found for one GPU",
+        ),
+        ("report --algorithm mla", "kv_heads: mla has one latent row"),
+        ("bound --algorithm linear --mask causal", "linear has no causal mask"),
     ],
 )
 def test_one_line_says_what_is_wrong(iosim: Run, words: str, said: str) -> None:

@@ -57,6 +57,22 @@ def test_a_local_config_warns_of_a_derived_head_dim(iosim: Run, tmp_path: Path) 
     assert any("hidden size / heads" in line for line in record["warnings"])
 
 
+def test_mla_takes_the_cached_row_of_a_model_with_latent_attention(iosim: Run) -> None:
+    step = "--seq-q 1 --seq-k 512"
+    named = iosim(f"simulate --json --algorithm mla --model deepseek-v3 {step}").json
+    spelled = iosim(
+        f"simulate --json --algorithm mla --heads 128 --kv-heads 1 --head-dim 576 --value-dim 512 --dtype bf16 {step}"
+    ).json
+    assert named["traffic_by_tensor"] == spelled["traffic_by_tensor"]
+    assert named["problem"]["scale"] == pytest.approx(192**-0.5)  # of the expanded heads: 128 + 64
+    (row,) = iosim(f"sweep --json --algorithm mla --model deepseek-v3 {step}").json
+    assert row["K_read_bytes"] == 2 * 512 * 1152  # the rows of 128 heads take two thread blocks
+    assert iosim(f"show mla --json --model deepseek-v3 --batch 2 {step}").json["problem"]["head_dim"] == 576
+    few = iosim(f"simulate --json --algorithm mla --model deepseek-v3 --value-dim 256 {step}").json["problem"]
+    assert (few["head_dim"], few["value_dim"]) == (576, 256)
+    assert iosim(f"simulate --json --model deepseek-v3 {step}").json["problem"]["head_dim"] == 192
+
+
 def test_show_and_sweep_take_a_model(iosim: Run) -> None:
     assert iosim("show flash2 --json --model gpt2-medium").json["problem"]["heads"] == 16
     rows = iosim("sweep --json --model llama-3-8b --seq 1K,2K --mask causal").json

@@ -26,6 +26,23 @@ def test_the_printed_table_names_the_best_and_your_own(iosim: Run) -> None:
     assert "chosen: 4" in out
 
 
+def test_one_count_serves_a_ragged_batch(iosim: Run) -> None:
+    step = "--heads 32 --kv-heads 8 --seq-q 1"
+    words = f"{step} --seq-lens 512,37,8192"
+    whole = iosim(f"splits {words} --json").json
+    assert whole == iosim(f"simulate --algorithm decode --splits best {words} --json").json
+    tile = f"{whole['tiles']['rows']}x{whole['tiles']['cols']}"
+    row = next(row for row in whole["splits"]["table"] if row["splits"] == 2)
+    each = [
+        iosim(f"simulate --algorithm decode {step} --seq-k {n} --splits 2 --tiles {tile} --json").json[
+            "traffic"
+        ]
+        for n in (512, 37, 8192)
+    ]
+    assert row["total_bytes"] == sum(t["sm_read_bytes"] + t["sm_write_bytes"] for t in each)
+    assert "3 sequences of 37 to 8,192 keys" in iosim(f"splits {words}").out
+
+
 def test_the_figure_and_its_data(iosim: Run, tmp_path: Path) -> None:
     assert iosim(*f"splits {STEP} --formats png --out".split(), str(tmp_path)).code == 0
     assert (tmp_path / "splits.png").read_bytes().startswith(b"\x89PNG")

@@ -100,3 +100,19 @@ def test_a_report_of_a_ragged_batch_has_bytes_levels_and_bounds_and_says_why_no_
     assert "3 sequences of 37 to 512 keys, 2 heads, 849 tokens" in done.workload
     assert done.to_dict()["seq_lens"] == list(lengths)
     assert "memory" not in {section.key for section in done.sections}
+
+
+def test_further_algorithms_are_counted_studied_and_told_apart() -> None:
+    step = AttentionProblem.of(seq_q=1, seq_k=2048, heads=8, kv_heads=2, head_dim=64)
+    whole = build_report(
+        step, ["h200-sxm"], PAPER, options={"decode": {"splits": "best"}}, also=("decode", "linear")
+    )
+    (part,) = whole.parts
+    found = {r.algorithm: r for r in part.records}
+    alone = analyze(step, "decode", profile="h200-sxm", options={"splits": "best"})
+    assert found["decode"].traffic == alone.traffic
+    assert found["linear"].traffic == analyze(step, "linear", profile="h200-sxm").traffic
+    assert f"splits={alone.options['splits']} (decode)" in whole.workload
+    assert {"decode", "linear"} <= set(part.study.by_sram["algorithm"])
+    assert {"decode", "linear"} <= {fit.algorithm for fit in whole.laws.fits}
+    assert part.times.timings  # splits are not an option of the library kernels
