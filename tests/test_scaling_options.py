@@ -15,8 +15,8 @@ from iosim.scaling import BoundStudy, Laws, study_bound
 from iosim.scaling.constants import coefficient_of_n_squared, constants
 from iosim.scaling.exponents import fit_exponents
 from iosim.scaling.passes import sweep_passes
-from iosim.scaling.study import find_laws
-from iosim.scaling.traffic import bound_lines, shape_lines
+from iosim.scaling.study import find_laws, with_settled_splits
+from iosim.scaling.traffic import ALIKE, bound_lines, shape_lines
 from iosim.theory.backward_bounds import backward_bounds, both_bounds
 
 PROBLEM = AttentionProblem.of(seq=1024, head_dim=64)
@@ -122,10 +122,9 @@ def test_best_splits_are_found_once_and_studied_as_a_number() -> None:
     step = AttentionProblem.of(seq_q=1, seq_k=2048, heads=8, kv_heads=2, head_dim=64)
     best = {"decode": {"splits": "best"}}
     number = analyze(step, "decode", profile=GPU, options=best["decode"]).options["splits"]
-    found = study_bound(step, GPU, also=("decode",), options=best)
-    alone = study_bound(step, GPU, also=("decode",), options={"decode": {"splits": number}})
+    M = GPU.sram_per_block_bytes
     assert int(number) > 1
-    assert found.to_dict() == alone.to_dict()
+    assert with_settled_splits(step, GPU, M, best, ALIKE) == {"decode": {"splits": number}}
     with pytest.raises(UsageError, match="a law needs a number"):
         find_laws(("decode",), best)
 
