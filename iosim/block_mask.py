@@ -35,7 +35,8 @@ MAX_BLOCKS = 1 << 26
 
 NAMES = "local:W, global:G, strided:S, dilated:W:S, butterfly, random:P[:SEED], joined by +, or a .npy file"
 _TERM = re.compile(
-    r"(local|global|strided):(\d{1,9})|dilated:(\d{1,9}):(\d{1,9})|butterfly|random:([\d.e-]+)(?::(\d{1,18}))?"
+    r"(local|global|strided):(\d{1,9})|dilated:(\d{1,9}):(\d{1,9})|butterfly|random:([\d.e-]+)(?::(\d{1,18}))?",
+    re.ASCII,
 )
 
 

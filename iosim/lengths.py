@@ -28,8 +28,10 @@ def parse_lengths(text: str) -> tuple[int, ...]:
     if len(words) > MOST:
         raise UsageError(f"seq-lens: {len(words)} lengths are more than {MOST}")
     for place, word in enumerate(words):
-        if not (word.isascii() and word.isdecimal() and len(word) <= len(str(MAX_SIZE))):
+        if not (word.isascii() and word.isdecimal()):
             raise UsageError(f"seq-lens: entry {place + 1} is {word[:40]!r}, not a whole number; {_HOW}")
+        if len(word) > len(str(MAX_SIZE)):
+            raise UsageError(f"seq-lens: entry {place + 1} is {word[:40]}; lengths are from 1 to 2^40")
     numbers = [int(word) for word in words]
     if numbers[0] == 0:
         return _from_offsets(numbers)
@@ -57,9 +59,11 @@ def _contents(text: str) -> str:
         return text
     path = Path(text)
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        with path.open("rb") as file:  # a pipe or a device does not tell its size beforehand
+            found = file.read(_MOST_BYTES + 1)
+        if len(found) > _MOST_BYTES:
             raise UsageError(f"seq-lens: {text} is larger than {_MOST_BYTES:,} bytes")
-        return path.read_text(encoding="utf-8")
+        return found.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(f"seq-lens: {text} is not a text file; {_HOW}") from None
     except OSError as error:

@@ -81,7 +81,7 @@ class Mask:
         word = text.strip().lower()
         if word in ("none", "causal"):
             return Mask(word)
-        match = re.fullmatch(r"(window|prefix):(\d+)", word)
+        match = re.fullmatch(r"(window|prefix):([0-9]{1,40})", word)
         if not match:
             raise ProblemError(
                 f"mask: cannot read {text!r}; allowed: none, causal, window:W with W >= 1, prefix:P with P >= 1"
@@ -320,7 +320,7 @@ class TileShape:
     @staticmethod
     def parse(text: str) -> TileShape:
         """Read `128x64`: 128 rows of Q by 64 rows of K."""
-        match = re.fullmatch(r"(\d+)[x×](\d+)", text.strip().lower())
+        match = re.fullmatch(r"([0-9]{1,40})[x×]([0-9]{1,40})", text.strip().lower())
         if not match:
             raise ProblemError(f"tiles: cannot read {text!r}; write rows x cols, as in 128x64")
         return TileShape(rows=int(match[1]), cols=int(match[2]))

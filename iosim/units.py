@@ -69,7 +69,7 @@ _SHOWN = {
     Dimension.FLOP_PER_S: "GFLOP/s, TFLOP/s, PFLOP/s or TOP/s",
     Dimension.HERTZ: "Hz, kHz, MHz, GHz",
 }
-_NUMBER = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE]([+-]?\d+))?)\s*(.*)", re.DOTALL)
+_NUMBER = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE]([+-]?\d+))?)\s*(.*)", re.DOTALL | re.ASCII)
 _BINARY_UNIT = re.compile(r"([kmgt])ib(.*)", re.IGNORECASE)
 
 
@@ -150,7 +150,7 @@ def parse_sram(text: str, itemsize: int, warnings: list[str] | None = None) -> i
     `itemsize` is the bytes of one element (that of K). A bare number is refused, because it could mean
     bytes or elements. A decimal unit is taken at its word and appends a line to `warnings`.
     """
-    elements = re.fullmatch(r"\s*(\d+)\s*el(?:ements?|ems?)?\s*", text)
+    elements = re.fullmatch(r"\s*([0-9]{1,19})\s*el(?:ements?|ems?)?\s*", text)
     if elements:
         size: Number = int(elements[1]) * itemsize
     elif re.fullmatch(r"(?:[^a-zA-Z]|[eE][+-]?\d)*el(?:ements?|ems?)?\s*", text):

@@ -152,7 +152,7 @@ def test_lists_files_and_offsets(tmp_path):
         ("0,5,5", "leave out empty sequences"),
         ("0", "need an end"),
         ("missing.txt", "missing.txt: No such file"),
-        ("5,99999999999999999999", "not a whole number"),
+        ("5,99999999999999999999", "lengths are from 1"),
     ],
 )
 def test_bad_lists(text, complaint):

@@ -15,7 +15,7 @@ def tile(text: str) -> str:
 
 
 def _count(text: str) -> str:
-    if not (text.isdecimal() and 1 <= int(text) <= MAX_COUNT):
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and 1 <= int(text) <= MAX_COUNT):
         raise UsageError(f"must be a whole number from 1 to {MAX_COUNT}, got {text!r}")
     return str(int(text))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ COUNTERS = (
     "shared_wavefronts",
 )
 REQUIRED = (*WORDS, *SHAPE, "block_rows", "block_cols")
+LEAST, MOST = 1e-30, 1e30
+"""Of what is measured and not 0."""
 MAX_FILE_BYTES = 256 * 1024 * 1024
 
 
@@ -68,13 +71,15 @@ def read_measurements(path: Path) -> MeasurementFile:
     Errors: `RunError` when the file cannot be read, `UsageError` when columns are missing or no row is usable.
     """
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        if stat.S_ISCHR((found := path.stat()).st_mode) or stat.S_ISFIFO(found.st_mode):
+            raise UsageError(f"{path}: a pipe or a device; save the measurements to a file first")
+        if found.st_size > MAX_FILE_BYTES:
             raise UsageError(f"{path.name}: larger than {MAX_FILE_BYTES >> 20} MiB; not a measurements file")
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             header = reader.fieldnames or []
-            if twice := [name for index, name in enumerate(header) if name in header[:index]]:
-                raise UsageError(f"{path.name}:1: column {twice[0]} is given twice")
+            if (twice := _first_twice(header)) is not None:
+                raise UsageError(f"{path.name}:1: column {twice} is given twice")
             if missing := [name for name in REQUIRED if name not in header]:
                 raise UsageError(f"{path.name}:1: missing columns: {', '.join(missing)}")
             if not any(name in header for name in COUNTERS):
@@ -89,6 +94,15 @@ def read_measurements(path: Path) -> MeasurementFile:
             f"{path.name}: no usable row" + (f"; the first fault: {faults[0]}" if faults else "")
         )
     return MeasurementFile(rows=tuple(rows), faults=tuple(faults))
+
+
+def _first_twice(names: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def _rows(reader: csv.DictReader[str], name: str) -> tuple[list[MeasuredRow], list[str]]:
@@ -150,6 +164,10 @@ def _counter(column: str, text: str) -> float:
         raise UsageError(f"{column}: must be a number, got {text!r}") from None
     if not math.isfinite(value) or value < 0:
         raise UsageError(f"{column}: must be a finite number of at least 0, got {text!r}")
+    if (
+        value and not LEAST <= value <= MOST
+    ):  # nothing that a GPU counts or a clock shows; ratios would overflow
+        raise UsageError(f"{column}: must be 0, or between {LEAST:g} and {MOST:g}, got {text!r}")
     return value
 
 

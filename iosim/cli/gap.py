@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -106,6 +106,10 @@ def gap(
     """
     if (row is None) != (file is None):
         raise UsageError("--row: give --row CASE together with --file FILE")
+    if row is not None:
+        _nothing_else(problem, tiling, variants, levels, replace(hardware, overrides=None))
+        if algorithm != "flash2":
+            raise UsageError(f"--algorithm: {FROM_THE_FILE}")
     if out is not None:
         check_drawing(Path(out), style, formats)
     with quiet_stdout():
@@ -123,6 +127,9 @@ def gap(
         wrote(_draw(found, Path(out), style, formats))
 
 
+FROM_THE_FILE = "with --row the file says what ran; leave it out"
+
+
 def _asked(
     problem: ProblemOptions,
     algorithm: str,
@@ -131,8 +138,6 @@ def _asked(
     hardware: HardwareOptions,
     levels: GapLevels,
 ) -> Gap:
-    from dataclasses import replace
-
     from iosim.gap import gap as find
     from iosim.proving import prove
 
@@ -162,6 +167,13 @@ def _asked(
         levels=levels.levels,
     )
     return replace(found, warnings=(*found.warnings, *said))
+
+
+def _nothing_else(*groups: Any) -> None:
+    for group in groups:
+        for field in fields(group):
+            if getattr(group, field.name) != field.default:
+                raise UsageError(f"--{field.name.strip('_').replace('_', '-')}: {FROM_THE_FILE}")
 
 
 def _measured(row: str, file: Path, hardware: HardwareOptions) -> Gap:

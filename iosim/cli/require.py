@@ -116,6 +116,8 @@ def _share(text: str) -> float:
     word = text.strip()
     try:
         value = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
+        if not word.isascii():
+            raise ValueError(word)
     except ValueError:
         raise UsageError(f"--reach: cannot read {text!r}; write a share, as 90% or 0.9") from None
     if not 0 < value <= 1:

@@ -202,11 +202,14 @@ class _Run:
                 launches = tuple(replace(launch, note=f"undivided; {DIVIDED_KEYS}") for launch in launches)
         except ProfileError as error:
             reason = str(error)
+        moved, shared = levels.sm_read_bytes + levels.sm_write_bytes, _shared_bytes(facts, problem, tile)
+        if shared is not None and shared < moved and problem.seq_q > problem.seq_k:
+            shared = None  # most blocks have no key: what they load and store is no part of a tile's steps
         return cls(
             launches=launches,
             reason=reason,
-            shared_bytes=_shared_bytes(facts, problem, tile),
-            sm_bytes=levels.sm_read_bytes + levels.sm_write_bytes,
+            shared_bytes=shared,
+            sm_bytes=moved,
             hbm_bytes=levels.hbm_read_bytes + levels.hbm_write_bytes,
         )
 

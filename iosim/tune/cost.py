@@ -203,6 +203,9 @@ def times(
     busy = min(1.0, work.blocks / machine.sms)
     rate = l2_bytes_per_s(load.gpu) * busy
     slower = replace(machine, hbm_read_bytes_per_s=min(machine.hbm_read_bytes_per_s, rate))
+    # an SM at work loads its first tile no slower because others idle: edges keep their share of the whole rate
+    share = slower.hbm_read_bytes_per_s / machine.hbm_read_bytes_per_s
+    work = replace(work, edge_bytes=max(1, round(work.edge_bytes * share)))
     once, repeated = predict_both(work, slower, CLASSES[load.kernel_class])
     start = work.launches * machine.start_s
     return Times(
