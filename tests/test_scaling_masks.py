@@ -17,7 +17,7 @@ from iosim.problem import AttentionProblem
 from iosim.ragged import analyze_ragged
 from iosim.scaling import BoundStudy, Laws, Lengths, find_laws, study_bound
 from iosim.scaling.sparse import least_sram_bytes, sparse_laws
-from iosim.scaling.study import checked_options
+from iosim.scaling.studied_options import checked_options
 from iosim.scaling.traffic import Curve, along
 
 GPU = load_profile("a100-sxm-80gb")

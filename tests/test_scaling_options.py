@@ -15,7 +15,8 @@ from iosim.scaling import BoundStudy, Laws, study_bound
 from iosim.scaling.constants import coefficient_of_n_squared, constants
 from iosim.scaling.exponents import fit_exponents
 from iosim.scaling.passes import sweep_passes
-from iosim.scaling.study import find_laws, with_settled_splits
+from iosim.scaling.studied_options import with_settled_splits
+from iosim.scaling.study import find_laws
 from iosim.scaling.traffic import ALIKE, bound_lines, shape_lines
 from iosim.theory.backward_bounds import backward_bounds, both_bounds
 

@@ -106,7 +106,8 @@ def report(
     from iosim.report import build_report, report_files, workload_text, write_folder
     from iosim.report.gpu import ALGORITHMS
     from iosim.scaling import Lengths
-    from iosim.scaling.study import FITTED, check_also, checked_options
+    from iosim.scaling.studied_options import check_also, checked_options
+    from iosim.scaling.study import FITTED
     from iosim.units import counted, parse_sram
 
     look, kinds = find_style(style), check_formats(split(formats))

@@ -21,7 +21,8 @@ from iosim.report.sections.limits import NOT_MODELLED
 from iosim.scaling import Laws, Lengths, find_laws
 from iosim.scaling.elements import NO_OPTIONS, Options
 from iosim.scaling.sentences import on_options, options_text
-from iosim.scaling.study import FITTED, checked_options, with_settled_splits
+from iosim.scaling.studied_options import checked_options, with_settled_splits
+from iosim.scaling.study import FITTED
 from iosim.scaling.traffic import ALIKE
 from iosim.units import counted
 

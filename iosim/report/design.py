@@ -11,7 +11,7 @@ from iosim.hardware import HardwareProfile
 from iosim.problem import AttentionProblem
 from iosim.scaling.elements import Options
 from iosim.scaling.sentences import options_text
-from iosim.scaling.study import pass_of
+from iosim.scaling.studied_options import pass_of
 from iosim.tune import TuneTable, tune
 from iosim.whatif import Map, Requirement, require, what_if
 

@@ -23,7 +23,7 @@ from iosim.report.times import Times, find_times, no_times
 from iosim.results import RunRecord
 from iosim.scaling import BoundStudy, Laws, Lengths, study_bound
 from iosim.scaling.elements import Options
-from iosim.scaling.study import in_pass
+from iosim.scaling.studied_options import in_pass
 from iosim.scaling.traffic import ALIKE
 
 ALGORITHMS = ("standard", "flash1", "flash2", "seed_flash", "small_cache")

@@ -15,7 +15,8 @@ from iosim.problem import AttentionProblem
 from iosim.roofline import LowerBound, Machine, Term, attention_bound
 from iosim.scaling.elements import Options
 from iosim.scaling.sentences import options_text
-from iosim.scaling.study import pass_of, records
+from iosim.scaling.studied_options import pass_of
+from iosim.scaling.study import records
 from iosim.timing import Timing, default_kernel, time_kernel
 
 OTHERS = ("torch-flash2", "torch-unfused")
