@@ -114,8 +114,8 @@ def gpu_part(
     levels, remark = _levels(records, gpu, batch)
     tell(f"times, tiles and other memories of {gpu.name}")
     own = {
-        name: chosen for name, chosen in options.items() if name not in also
-    }  # what library kernels may not know
+        name: given for name, given in options.items() if name in ALGORITHMS
+    }  # library kernels may not know it
     memory = () if ragged else memory_fits(problem, MEMORY_ALGORITHMS, MEMORY_PASSES, gpu.hbm_capacity_bytes)
     return GpuPart(
         profile=gpu,
