@@ -11,11 +11,12 @@ import pytest
 
 from iosim.audit.measurements import read_measurements
 from iosim.cli import main
-from iosim.errors import UsageError
+from iosim.errors import RunError, UsageError
 from iosim.hardware import load_profile
 from iosim.kernels import load_kernel
 from iosim.lengths import parse_lengths
 from iosim.problem import AttentionProblem
+from iosim.report import write_folder
 from iosim.timing import time_kernel
 from iosim.tune import Choices, tune
 
@@ -134,3 +135,27 @@ def test_a_lone_block_takes_about_as_long_in_tune_as_in_explain(kernel_class: st
     seconds = time_kernel(load_kernel(card), problem, H200).once_s
     assert seconds is not None
     assert best.times.seconds == pytest.approx(seconds, rel=0.5)
+
+
+@pytest.mark.parametrize(
+    ("blocked", "complaint"),
+    [("tables", "is a file where a folder"), ("report.html/old", "is a folder where a file")],
+)
+def test_what_stands_in_a_reports_way_leaves_an_older_one_whole(
+    blocked: str, complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.md").write_text("old")
+    (tmp_path / blocked).parent.mkdir(exist_ok=True)
+    (tmp_path / blocked).write_text("in the way")
+    with pytest.raises(RunError, match=complaint):
+        write_folder(tmp_path, {"a.md": b"new", "report.html": b"new", "tables/a.csv": b"new"})
+    assert (tmp_path / "a.md").read_text() == "old"
+
+
+@pytest.mark.parametrize("below", ["", "sub"])
+def test_a_file_in_the_place_of_a_folder_is_named(
+    below: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["require", "--json", "--out", str(tmp_path / "file" / below)]) == RunError.exit_code
+    assert f"{tmp_path / 'file'} is not a folder" in one_line(capsys)

@@ -59,19 +59,28 @@ def kernel_names() -> list[str]:
 
 def load_kernel(name_or_path: str) -> KernelFacts:
     """A kernel card by name or from a user's own file. `ProfileError` gives file, line, key and what is allowed."""
-    own = name_or_path.endswith((".yaml", ".yml"))
-    path = Path(name_or_path) if own else _CARDS / f"{name_or_path}.yaml"
-    if not own and name_or_path not in kernel_names():
+    if name_or_path.endswith((".yaml", ".yml")):
+        return _read(Path(name_or_path), name_or_path)
+    if name_or_path not in kernel_names():
         raise ProfileError(
             f"kernel: unknown kernel {name_or_path!r}; known: {', '.join(kernel_names())}, or a file (.yaml)"
         )
+    return _shipped(name_or_path)
+
+
+@lru_cache(maxsize=64)  # a search over designs, or an audit, asks for the same card thousands of times
+def _shipped(name: str) -> KernelFacts:
+    return _read(_CARDS / f"{name}.yaml", name)
+
+
+def _read(path: Path, said: str) -> KernelFacts:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise ProfileError(f"{path.name}: larger than {MAX_FILE_BYTES // 1024} KiB; not a kernel card")
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a name that no file can have
         why = error.strerror.lower() if isinstance(error, OSError) and error.strerror else error
-        raise ProfileError(f"{name_or_path!r}: cannot read this file: {why}") from None
+        raise ProfileError(f"{said!r}: cannot read this file: {why}") from None
     tree, issues = read_tree(text, path.name)
     if tree is None:
         raise ProfileError(issues[0].text(path.name).replace(NOT_A_PROFILE, NOT_A_CARD))

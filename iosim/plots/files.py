@@ -110,6 +110,9 @@ def _replacing(path: Path, fill: Callable[[Path], None]) -> Path:
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            blocks = next((p for p in path.parents if p.exists()), path.parent)
+            raise RunError(f"{path}: cannot be written: {blocks} is not a folder; choose another") from None
         raise RunError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     finally:
         if temporary is not None:

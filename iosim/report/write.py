@@ -25,6 +25,10 @@ def write_folder(out: Path, files: Mapping[str, bytes]) -> list[Path]:
             path = temporary / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+        for (
+            name
+        ) in files:  # all that can stand in the way is found before the first file of an older report goes
+            _make_way(out / name)
         return [_move(temporary / name, out / name) for name in files]
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
@@ -34,7 +38,17 @@ def write_folder(out: Path, files: Mapping[str, bytes]) -> list[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _make_way(target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise RunError(
+            f"{target.parent}: is a file where a folder of the report goes; move it away"
+        ) from None
+    if target.is_dir():
+        raise RunError(f"{target}: is a folder where a file of the report goes; move it away")
+
+
 def _move(source: Path, target: Path) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
     source.replace(target)
     return target
