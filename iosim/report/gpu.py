@@ -111,7 +111,7 @@ def gpu_part(
     ragged = bool(batch.seq_lens)
     waterfall = None if ragged else _gap(problem, gpu, M, options)
     tell(f"levels of {gpu.name}")
-    levels, remark = _levels(records, gpu, batch)
+    levels, remark = _levels([r for r in records if r.algorithm in (*LEVEL_RUNS, *also)], gpu, batch)
     tell(f"times, tiles and other memories of {gpu.name}")
     own = {
         name: given for name, given in options.items() if name in ALGORITHMS
@@ -151,7 +151,7 @@ def _levels(records: Sequence[RunRecord], gpu: HardwareProfile, batch: Lengths) 
     """Bytes at every level by algorithm, and a sentence on how sure they are; an empty table says why."""
     rows = []
     for record in records:
-        if record.algorithm not in LEVEL_RUNS or record.tiles is None:
+        if record.tiles is None:
             continue
         problem, tile = record.problem, record.tiles
         pairs = problem.batch * problem.heads * problem.seq_q * problem.seq_k

@@ -115,4 +115,5 @@ def test_further_algorithms_are_counted_studied_and_told_apart() -> None:
     assert f"splits={alone.options['splits']} (decode)" in whole.workload
     assert {"decode", "linear"} <= set(part.study.by_sram["algorithm"])
     assert {"decode", "linear"} <= {fit.algorithm for fit in whole.laws.fits}
+    assert list(part.levels["algorithm"]) == ["flash1", "flash2", "decode", "linear"]
     assert part.times.timings  # splits are not an option of the library kernels

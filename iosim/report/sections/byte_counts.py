@@ -15,7 +15,8 @@ from iosim.report.sections.facts import Facts
 from iosim.results import RunRecord
 from iosim.units import format_bytes
 
-SHOWN = ("standard", "flash1", "flash2")
+TABLE_ONLY = ("seed_flash", "small_cache")
+"""Counted and listed, but not drawn."""
 
 
 def section(facts: Facts) -> Section:
@@ -30,7 +31,7 @@ def section(facts: Facts) -> Section:
 
 def _of_gpu(facts: Facts, part: GpuPart) -> list[Block]:
     gpu, style = part.profile.name, facts.style
-    shown = [r for r in part.records if r.algorithm in SHOWN]
+    shown = [r for r in part.records if r.algorithm not in TABLE_ONLY]
     rule = part.study.short_options_text or f"best tiles in steps of {GRANULARITY}"
     details = f"{problem_text(facts.problem, facts.batch.seq_lens)}; {gpu}, M = {format_bytes(part.sram_bytes)}, {rule}"
     warnings = list(dict.fromkeys(w for record in part.records for w in record.warnings))
