@@ -10,6 +10,7 @@ from iosim.analysis import analyze
 from iosim.errors import UsageError
 from iosim.hardware import HardwareProfile
 from iosim.problem import AttentionProblem
+from iosim.proving import prove
 from iosim.ragged import analyze_ragged
 from iosim.scaling.elements import Options
 from iosim.scaling.sparse import block_mask_of
@@ -44,11 +45,13 @@ def checked_options(options: Options, also: Sequence[str] = ()) -> dict[str, Map
 
 
 def check_also(problem: AttentionProblem, also: Sequence[str], options: Options) -> None:
-    """`ProblemError` for an algorithm that cannot have this problem, before the counting starts."""
+    """Refuse, before the counting starts, an algorithm that cannot have this problem, or a user's that is wrong."""
     for name in also:
-        algorithm = find_algorithm(name)
+        algorithm, own = find_algorithm(name), options.get(name, {})
         algorithm.check(problem)
-        algorithm.program(problem.mask.kind, algorithm.resolve(options.get(name, {})))
+        algorithm.program(problem.mask.kind, algorithm.resolve(own))
+        if algorithm.user_defined:
+            prove(algorithm, problem, own)
 
 
 def with_settled_splits(

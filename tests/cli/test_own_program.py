@@ -71,7 +71,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fault", list(WRONG))
-@pytest.mark.parametrize("command", ["simulate --algorithm", "show"])
+@pytest.mark.parametrize(
+    "command", ["simulate --algorithm", "show", "bound --algorithm", "report --algorithm"]
+)
 def test_a_wrong_program_is_one_line(iosim: Run, tmp_path: Path, fault: str, command: str) -> None:
     source, said = WRONG[fault]
     path = tmp_path / "mine.py"
