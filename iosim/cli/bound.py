@@ -9,7 +9,7 @@ import typer
 
 from iosim.cli.drawing import Formats, StyleName, say, split, wrote
 from iosim.cli.options import OUTPUT, AsJson, HardwareOptions, ProblemOptions, with_options
-from iosim.cli.output import print_json, print_table, warn
+from iosim.cli.output import print_json, print_table, quiet_stdout, warn
 from iosim.cli.ragged import SeqLens, lengths_of, padded_problem
 from iosim.cli.variants import VariantOptions
 
@@ -67,10 +67,14 @@ def bound(
     M = hardware.sram_bytes(asked, warnings)
     also = split(algorithm)
     names = list(dict.fromkeys([*FITTED, *also]))
-    options = dict(zip(names, variants.options_for([find_algorithm(name) for name in names]), strict=True))
+    with quiet_stdout():
+        options = dict(
+            zip(names, variants.options_for([find_algorithm(name) for name in names]), strict=True)
+        )
     if out is not None:
         _check_drawing(Path(out), style, formats)
-    study = study_bound(asked, gpu, sram_bytes=M, also=also, options=options, batch=batch, progress=say)
+    with quiet_stdout():
+        study = study_bound(asked, gpu, sram_bytes=M, also=also, options=options, batch=batch, progress=say)
     warnings = [*gpu.warnings, *warnings]
     if as_json:
         print_json({**study.to_dict(), "warnings": warnings})

@@ -21,7 +21,7 @@ from iosim.cli.options import (
     Text,
     with_options,
 )
-from iosim.cli.output import print_json, warn
+from iosim.cli.output import print_json, quiet_stdout, warn
 from iosim.cli.ragged import SeqLens, lengths_of, padded_problem
 from iosim.cli.variants import VariantOptions
 from iosim.errors import UsageError
@@ -121,28 +121,31 @@ def report(
         raise UsageError("--hw: give one or more profiles, each once")
     also = split(algorithm)
     studied = list(dict.fromkeys([*ALGORITHMS, *FITTED, *also]))
-    given = variants.options_for([find_algorithm(name) for name in studied])
+    with quiet_stdout():
+        given = variants.options_for([find_algorithm(name) for name in studied])
     options = checked_options(dict(zip(studied, given, strict=True)), also)
     if len(names) > 1 and variants.splits == "best":
         raise UsageError("--splits: best is found for one GPU; give one --hw, or a number (`iosim splits`)")
-    check_also(asked, also, {})
+    with quiet_stdout():
+        check_also(asked, also, {})
     warn(warnings)
     folder = Path(out)
     write_folder(folder, {})  # an unwritable folder is found before the work
     if not as_json:
         print(f"Workload: {workload_text(asked, options, batch)}\nHardware: {', '.join(names)}", flush=True)
-    done = build_report(
-        asked,
-        names,
-        look,
-        sram_bytes=M,
-        overrides=overrides or (),
-        options=options,
-        measurements=measurements,
-        batch=batch,
-        also=also,
-        progress=say,
-    )
+    with quiet_stdout():
+        done = build_report(
+            asked,
+            names,
+            look,
+            sram_bytes=M,
+            overrides=overrides or (),
+            options=options,
+            measurements=measurements,
+            batch=batch,
+            also=also,
+            progress=say,
+        )
     paths = write_folder(folder, report_files(done, kinds, progress=say))
     if as_json:
         print_json(done.to_dict())

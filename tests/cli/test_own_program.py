@@ -101,6 +101,14 @@ def test_a_program_that_prints_does_not_spoil_the_json(iosim: Run, tmp_path: Pat
             assert "building" in outcome.err
 
 
+def test_a_program_that_prints_does_not_spoil_the_json_of_a_study(iosim: Run, tmp_path: Path) -> None:
+    path = tmp_path / "loud.py"
+    path.write_text("print('loading')\n" + EXAMPLE.read_text(encoding="utf-8"), encoding="utf-8")
+    outcome = iosim("bound", "--algorithm", str(path), "--seq", "256", "--json")
+    assert "loud" in {fit["algorithm"] for fit in outcome.json["exponents"]}
+    assert "loading" in outcome.err
+
+
 def test_a_program_that_overflows_is_told_so(iosim: Run, tmp_path: Path) -> None:
     path = tmp_path / "naive.py"
     path.write_text(
