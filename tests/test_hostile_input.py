@@ -159,3 +159,17 @@ def test_a_file_in_the_place_of_a_folder_is_named(
     (tmp_path / "file").touch()
     assert main(["require", "--json", "--out", str(tmp_path / "file" / below)]) == RunError.exit_code
     assert f"{tmp_path / 'file'} is not a folder" in one_line(capsys)
+
+
+def test_a_row_that_cannot_be_simulated_is_named_and_the_others_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = with_cell(tmp_path / "huge.csv", "seq_q", "1000000007")
+    assert main(["audit", str(path)]) == UsageError.exit_code
+    assert "huge.csv:2: kernel flash2: more than" in one_line(capsys)
+    good = RECORD.read_text(encoding="utf-8").splitlines()[2]
+    path.write_text(f"{path.read_text(encoding='utf-8')}{good}\n", encoding="utf-8")
+    assert main(["audit", str(path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [row["line"] for row in json.loads(out)["rows"]] == [3]
+    assert "huge.csv:2: kernel flash2: more than" in err

@@ -53,13 +53,15 @@ def audit_file(path: Path, hw: str | None = None, *, progress: Progress | None =
     rows, faults = rows_of_gpu(file.rows, profile, path.name)
     if not rows:
         raise UsageError(f"{path.name}: no row is of {profile.name}; the first: {faults[0]}")
-    items = audit_rows(rows, profile, progress)
+    items, failed = audit_rows(rows, profile, path.name, progress)
+    if not items:
+        raise UsageError(failed[0])
     return Audit(
         file=path.name,
         profile=profile.name,
         profile_sha256=profile.sha256,
         items=tuple(items),
-        faults=(*file.faults, *faults),
+        faults=(*file.faults, *faults, *failed),
         summary=summary(items, COLUMNS),
         by_kernel=by_kernel(items, COLUMNS),
     )

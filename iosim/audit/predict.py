@@ -12,7 +12,7 @@ from iosim.audit.parts import DECODE, decode_part, unfused_read_bytes
 from iosim.audit.times import decode_times, fused_times, gemm_time, streaming_times
 from iosim.audit.unfused import KERNELS as UNFUSED
 from iosim.audit.unfused import unfused_bytes
-from iosim.errors import SimulationError
+from iosim.errors import ProfileError, UsageError
 from iosim.hardware import HardwareProfile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import count, lines
@@ -39,15 +39,23 @@ Progress = Callable[[int, int], None]
 
 
 def audit_rows(
-    rows: Sequence[MeasuredRow], profile: HardwareProfile, progress: Progress | None = None
-) -> list[Comparison]:
-    """Predict every row; a row the model has no facts for gets None in every column."""
-    out = []
+    rows: Sequence[MeasuredRow], profile: HardwareProfile, name: str, progress: Progress | None = None
+) -> tuple[list[Comparison], list[str]]:
+    """Predict every row of file `name`; a row the model has no facts for gets None in every column.
+
+    Rows that cannot be simulated, as with too many thread blocks, are left out and named in the second list.
+    """
+    out, faults = [], []
     for done, row in enumerate(rows, start=1):
-        out.append(Comparison(row=row, predicted=predict(row, profile)))
+        try:
+            out.append(Comparison(row=row, predicted=predict(row, profile)))
+        except ProfileError:  # of the GPU, and so of every row
+            raise
+        except UsageError as error:
+            faults.append(f"{name}:{row.line}: {error}; left out")
         if progress:
             progress(done, len(rows))
-    return out
+    return out, faults
 
 
 def predict(row: MeasuredRow, profile: HardwareProfile) -> Prediction:
@@ -80,18 +88,15 @@ def simulate_row(
 ) -> LevelTraffic:
     """The levels of a measured fused kernel: its shape and launch, and the facts of its kernel."""
     seen = facts.packed(row.problem)
-    try:
-        policies = kernel_policies(
-            facts,
-            seen,
-            tile,
-            profile,
-            registers_per_thread=row.registers_per_thread,
-            threads=row.threads_per_block,
-            shared_bytes=_own_shared_bytes(row, profile),
-        )
-    except SimulationError as error:
-        raise SimulationError(f"line {row.line}: {error}") from None
+    policies = kernel_policies(
+        facts,
+        seen,
+        tile,
+        profile,
+        registers_per_thread=row.registers_per_thread,
+        threads=row.threads_per_block,
+        shared_bytes=_own_shared_bytes(row, profile),
+    )
     algorithm = find_algorithm(facts.algorithm)
     return simulate_levels(algorithm, seen, facts.options, tile, profile, policies, in_step=facts.in_step)
 

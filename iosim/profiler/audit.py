@@ -13,7 +13,7 @@ from iosim.audit.compare import Comparison, ErrorSummary, by_kernel
 from iosim.audit.measurements import MeasuredRow
 from iosim.audit.predict import Progress, fused_bytes, simulate_row
 from iosim.audit.times import fused_times
-from iosim.errors import ProfileError, UsageError
+from iosim.errors import ProfileError, SimulationError, UsageError
 from iosim.hardware import HardwareProfile, load_profile
 from iosim.kernels import KernelFacts
 from iosim.levels import LevelTraffic
@@ -210,7 +210,10 @@ def _own(
         launch.shared_bytes_per_block,
     )
     if key not in known:
-        known[key] = simulate_row(row, facts, tile, profile)
+        try:
+            known[key] = simulate_row(row, facts, tile, profile)
+        except SimulationError as error:
+            raise SimulationError(f"line {row.line}: {error}") from None
     predicted, said = _predicted(row, facts, tile, profile, known[key], launch.clock_hz)
     bound, more = _bound(case, profile)
     flushed = cold if case.cold is None else case.cold

@@ -63,7 +63,10 @@ def measured_on(file: MeasurementFile, name: str, profile: HardwareProfile) -> M
     rows, _ = rows_of_gpu(file.rows, profile, name)
     if not rows:
         return None
-    items = tuple(audit_rows(rows, profile))
+    found, failed = audit_rows(rows, profile, name)
+    if not found:
+        raise UsageError(failed[0])
+    items = tuple(found)
     bounds: dict[str, float] = {}
     for row in rows:
         if row.block_mask is not None:  # the bound knows causal masks only
@@ -77,7 +80,7 @@ def measured_on(file: MeasurementFile, name: str, profile: HardwareProfile) -> M
         file=name,
         gpu=profile.name,
         items=items,
-        faults=file.faults,
+        faults=(*file.faults, *failed),
         summary=summary(items, COLUMNS),
         by_kernel=by_kernel(items, COLUMNS),
         bounds=bounds,
