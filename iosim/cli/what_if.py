@@ -73,7 +73,8 @@ def _show(found: Map) -> None:
             rows.append([format_bytes(size), *cells])
         headers = ["", *(format_rate(v) for v in found.hbm_bytes_per_s[::EVERY])]
         print_table(headers, rows, right=range(len(headers)))
-    print("\n- no tile fits")
+    missing = any(not math.isfinite(v) for seconds in found.seconds.values() for v in seconds.flat)
+    print("\n- no tile fits" if missing else "")
     print(f"stays fixed: {'; '.join(found.fixed)}")
     for note in found.notes:
         print(f"assumed: {note}")

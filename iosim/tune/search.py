@@ -111,7 +111,10 @@ def workload(problem: AttentionProblem, gpu: HardwareProfile, kernel_class: str,
     """What the designs are asked to compute; `UsageError` for a class or pass that is not tuned."""
     tunable = [name for name in CLASSES if name != "unfused"]
     if kernel_class not in tunable:
-        raise UsageError(f"--kernel: unknown class {kernel_class!r}; allowed: {', '.join(tunable)}")
+        raise UsageError(
+            f"--kernel: class {kernel_class} is not one whose tiles are searched; allowed: {', '.join(tunable)}, or a "
+            "card of such a class"
+        )
     if passes not in ("fwd", "bwd"):
         raise UsageError(f"--pass: unknown pass {passes!r}; allowed: fwd, bwd")
     if passes == "bwd" and kernel_class != "mma-sync":

@@ -172,7 +172,7 @@ def test_a_gpu_without_constants_is_tuned_by_bytes() -> None:
     [
         ({"objective": "speed"}, "--objective: unknown 'speed'; allowed: time, bytes"),
         ({"level": "l1"}, "--level: unknown 'l1'"),
-        ({"kernel_class": "unfused"}, "--kernel: unknown class 'unfused'"),
+        ({"kernel_class": "unfused"}, "--kernel: class unfused is not one whose tiles"),
         ({"passes": "both"}, "--pass: unknown pass"),
         ({"passes": "bwd"}, "use --kernel mma-sync"),
         ({"choices": Choices(orders=("random",))}, "--order: unknown 'random'"),
