@@ -172,8 +172,12 @@ def _dots(axes: Axes, style: Style, found: Map) -> list[str]:
 
 
 def _share_labels(panels: Sequence[Axes], style: Style) -> None:
-    """Axis titles where the panels meet the edge of the figure."""
+    """Axis titles where the panels meet the edge of the figure, and end ticks that keep to their own panel."""
     for k, axes in enumerate(panels):
+        low, high = axes.get_xlim()
+        for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True):
+            if tick in (low, high):
+                label.set_horizontalalignment("left" if tick == low else "right")
         if style.titled and k:
             axes.tick_params(labelleft=False)
         else:
