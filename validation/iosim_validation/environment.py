@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from iosim.errors import RunError, UsageError
 from iosim.profiler.metrics import NCU_OPTIONS
 from iosim_validation.gpu import Gpu
 from iosim_validation.launch import SOURCES
+from iosim_validation.whole_file import written_whole
 
 FILE = "environment.json"
 MUST_MATCH = ("gpu", "driver", "runtime_cuda", "nvrtc", "torch", "cudnn", "power_limit_w")
@@ -105,11 +105,5 @@ def _commit() -> str | None:
 
 
 def _write(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with written_whole(path) as part:
         part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}") from error
-    finally:
-        part.unlink(missing_ok=True)

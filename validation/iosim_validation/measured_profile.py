@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import date
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from iosim.hardware import HardwareProfile, check_file, load_profile
 from iosim.hardware.names import canonical
 from iosim.resources import data_dir
 from iosim_validation.measure import Figure, Measured, quantity_text
+from iosim_validation.whole_file import written_whole
 
 SOURCE = "iosim-measure"
 
@@ -58,17 +58,14 @@ def profile_text(base_name: str, measured: Measured, day: date) -> str:
 
 def write_profile(path: Path, text: str) -> None:
     """Write it whole or not at all, and read it back as a profile. Errors: `RunError`."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part.yaml")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{path}: cannot write: {error.strerror}") from error
+    with written_whole(path, ".yaml") as part:
         part.write_text(text, encoding="utf-8")
         if faults := check_file(str(part)):
             raise RunError(f"{path}: the measured profile does not pass its own check: {faults[0]}")
-        part.replace(path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _entry(figure: Figure) -> object:

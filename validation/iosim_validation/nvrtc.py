@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from iosim.errors import DeviceError, RunError
+from iosim_validation.whole_file import written_whole
 
 OPTIONS = ("--std=c++17", "--ptxas-options=-v", "--ptxas-options=--warn-on-spills")
 NEEDED = "NVRTC is not there; install it with: pip install 'iosim[gpu]'"
@@ -69,9 +70,11 @@ def cached_cubin(source: str, architecture: str, name: str) -> tuple[Path, Cubin
         return path, Cubin(code=path.read_bytes(), resources=resources, log=kept["log"])
     made = compile_cubin(source, architecture, name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, made.code)
+    with written_whole(path) as part:
+        part.write_bytes(made.code)
     described = {"resources": {k: asdict(v) for k, v in made.resources.items()}, "log": made.log}
-    _write(facts, dumps(described).encode())
+    with written_whole(facts) as part:
+        part.write_text(dumps(described))
     return path, made
 
 
@@ -109,12 +112,6 @@ def read_log(log: str) -> dict[str, Resources]:
 def _number(pattern: str, text: str) -> int:
     found = re.search(pattern, text)
     return int(found[1]) if found else 0
-
-
-def _write(path: Path, data: bytes) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_bytes(data)
-    part.replace(path)
 
 
 def _binding() -> Any:

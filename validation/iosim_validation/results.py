@@ -18,6 +18,7 @@ from iosim_validation.check import Verdict
 from iosim_validation.gpu import Gpu
 from iosim_validation.items import Item, Key
 from iosim_validation.timing import Times
+from iosim_validation.whole_file import written_whole
 
 Row = dict[str, str]
 
@@ -225,16 +226,9 @@ def _read(path: Path, columns: Sequence[str]) -> list[Row]:
 
 
 def _write(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns, lineterminator="\n", restval="", extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(rows)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise RunError(f"{path}: cannot write: {error.strerror}") from error
-    finally:
-        part.unlink(missing_ok=True)
+    with written_whole(path) as part, part.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n", restval="", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+        file.flush()
+        os.fsync(file.fileno())
