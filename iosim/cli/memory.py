@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 DEFAULT_ALGORITHMS = "standard,flash1,flash2"
 DEFAULT_PASSES = "fwd,fwd+bwd"
-PLOT_SEQS = tuple(2**k for k in range(9, 23))
 
 Algorithms = Annotated[
     str,
@@ -130,7 +129,7 @@ def _draw(
     style: str,
     formats: str,
 ) -> list[Path]:
-    from iosim.capacity import memory_by_seq
+    from iosim.capacity import PLOT_SEQS, memory_by_seq
     from iosim.plots.files import check_formats, save
     from iosim.plots.memory import memory_by_seq_plot
     from iosim.plots.style import find_style

@@ -8,8 +8,8 @@ from typing import Self
 
 from iosim.errors import SimulationError
 from iosim.hardware.profile import HardwareProfile
+from iosim.kernels.facts import WARP_THREADS
 
-WARP_THREADS = 32
 REGISTER_GRANULE = 256
 """Registers are handed to warps in pieces of this many (CUDA occupancy calculator, compute capability 7.0
 to 10.0)."""

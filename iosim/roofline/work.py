@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from iosim.block_mask import visible
 from iosim.errors import SimulationError
 from iosim.kernels import CLASSES, KernelFacts, load_kernel
+from iosim.kernels.facts import WARP_THREADS
 from iosim.onchip import on_chip
 from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem, TileShape
 
-WARP_THREADS = 32
 _SCHEMES = {"rows": "split-q", "keys": "split-k"}
 
 

@@ -7,7 +7,6 @@ benchmark, the profile or the GPU is not what it is thought to be.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -15,6 +14,7 @@ from statistics import median
 from typing import Any, Protocol
 
 from iosim.hardware import HardwareProfile
+from iosim.units import format_bytes, format_rate
 from iosim_validation.launch import GpuFacts
 from iosim_validation.microbenchmarks import (
     SPREAD,
@@ -135,12 +135,11 @@ class Measured:
 def quantity_text(value: float, unit: str) -> str:
     """`4.64 TB/s`, `30 MiB`, `1.31 us`: a prefix where the unit takes one."""
     if unit == "B":
-        return f"{value / 2**20:g} MiB"
+        return format_bytes(value)
     if unit == "s":
-        return f"{value * 1e6:.4g} us"
+        return f"{value * 1e6:.4g} us"  # the letters that a profile is written in
     if unit in ("B/s", "Hz"):
-        power = min(4, int(math.log10(value)) // 3) if value >= 1 else 0
-        return f"{value / 1000**power:.4g} {('', 'k', 'M', 'G', 'T')[power]}{unit}"
+        return format_rate(value, unit)
     return f"{value:.4g} {unit}"
 
 

@@ -115,7 +115,9 @@ def problem_mask(problem: AttentionProblem) -> Any:
     if problem.mask.kind == "none":
         return None
     if problem.mask.kind != "causal":
-        raise NotImplementedError(f"mask {problem.mask}: the kernels know none and causal")
+        raise UsageError(
+            f"mask: {problem.mask} has no reference here; allowed: none, causal, or a block mask"
+        )
     module = cupy()
     offset = problem.seq_k - problem.seq_q
     return module.arange(problem.seq_k)[None, :] <= module.arange(problem.seq_q)[:, None] + offset
