@@ -119,6 +119,17 @@ MASK_CHECKS = tuple(
     for causal in (False, True)
     for shape in RAGGED[2:5]
 )
+# Every tile that a kernel is built for: ragged against all of them, keys shared by heads.
+TILE_CHECKS = tuple(
+    Case(
+        problem=attention(RAGGED[3], d, causal=causal, dtype="fp16" if causal else "bf16"),
+        timed=False,
+        peers=False,
+        every_tile=True,
+    )
+    for d in (64, 128)
+    for causal in (False, True)
+)
 
 DECODE = tuple(
     Case(problem=attention(shape, 128))
@@ -180,8 +191,8 @@ SUITES: Mapping[str, Suite] = MappingProxyType(
             Suite(name="quick", title="is it right and about as fast", cases=QUICK, run_s=0.1, pause_s=0.05),
             Suite(
                 name="checks",
-                title="ragged shapes and every head dimension, not timed",
-                cases=(*CHECKS, *MASK_CHECKS),
+                title="ragged shapes, every head dimension, every tile, not timed",
+                cases=(*CHECKS, *MASK_CHECKS, *TILE_CHECKS),
             ),
             Suite(name="paper", title="the shapes of FlashAttention-2's benchmark", cases=PAPER),
             Suite(name="tiles", title="every tile of flash2 at six shapes", cases=TILES),
@@ -207,7 +218,17 @@ SUITES: Mapping[str, Suite] = MappingProxyType(
             Suite(
                 name="full",
                 title="checks, paper, tiles and families",
-                cases=(*CHECKS, *MASK_CHECKS, *PAPER, *TILES, *DECODE, *GROUPED, *SOFTMAX, *BLOCK_MASKS),
+                cases=(
+                    *CHECKS,
+                    *MASK_CHECKS,
+                    *TILE_CHECKS,
+                    *PAPER,
+                    *TILES,
+                    *DECODE,
+                    *GROUPED,
+                    *SOFTMAX,
+                    *BLOCK_MASKS,
+                ),
             ),
         )
     }
