@@ -6,8 +6,9 @@ A phase is one access of a block's trace. Tensors are contiguous, [batch, head, 
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ from iosim.program.ir import Kernel, Load, Loop, Program, Region, Statement, Sto
 Ints = NDArray[np.int64]
 TENSOR_ALIGNMENT_BYTES = 2 << 20
 _AT_ONCE_ACCESSES = 1_000_000  # of all blocks together, traced in one go: 150 MB while that lasts
+_SPREAD = 16  # a table of so many entries a block is cheaper than sorting the blocks
 _KEPT_ACCESSES = 3_000_000  # accesses of traces kept for blocks to come: about 60 MB
 
 
@@ -97,8 +99,7 @@ class BlockTraces:
             )
         self._shared = names[1] == "head" and not _uses(kernel.body, {"batch", "head"})
         shown = names[2:] if self._shared else names
-        keys = np.stack([*(table[name] for name in shown), backward.astype(np.int64)], axis=1)
-        self._keys, self.kind = np.unique(keys, axis=0, return_inverse=True)
+        self._keys, self.kind = _kinds([*(table[name] for name in shown), backward.astype(np.int64)])
         self._names = shown
         self._shift = self._shifts(table)
         self._kept: OrderedDict[int, Ranges] = OrderedDict()
@@ -131,7 +132,7 @@ class BlockTraces:
             tensor = every.tensor[at]
             start = every.start[at] + self._shift[tensor, block]
             return Ranges(start, every.length[at], every.store[at], tensor)
-        kinds, slot = np.unique(self.kind[block], return_inverse=True)
+        kinds, slot = _numbered(self.kind[block], len(self._keys))
         found = [self.ranges(int(kind)) for kind in kinds]
         offset = np.cumsum([0, *map(len, found[:-1])])
         at = offset[slot] + phase
@@ -191,6 +192,26 @@ class BlockTraces:
         kept = ranges[1] > 0
         store, name = accesses["store"][source], tensor[source]
         return Ranges(ranges[0][kept], ranges[1][kept], store[kept], name[kept]), source[kept]
+
+
+def _kinds(columns: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """The different rows of these columns of numbers from 0 up, sorted [kind, column], and the kind of each row."""
+    sizes = tuple(int(column.max(initial=0)) + 1 for column in columns)
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for column, size in zip(columns, sizes, strict=True):
+        code = code * size + column
+    if math.prod(sizes) <= _SPREAD * len(code):
+        codes, kind = _numbered(code, math.prod(sizes))
+    else:
+        codes, kind = np.unique(code, return_inverse=True)
+    return np.stack(np.unravel_index(codes, sizes), axis=1), kind
+
+
+def _numbered(values: Ints, size: int) -> tuple[Ints, Ints]:
+    """The different values below `size` in order, and the place of each value among them: `np.unique`, unsorted."""
+    there = np.zeros(size, dtype=np.bool_)
+    there[values] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[values]
 
 
 def _uses(body: tuple[Statement, ...], names: set[str]) -> bool:
