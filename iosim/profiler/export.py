@@ -16,6 +16,7 @@ from iosim.audit.measurements import MAX_FILE_BYTES
 from iosim.errors import RunError, UsageError
 from iosim.profiler.importer import import_report
 from iosim.profiler.metrics import (
+    BARRIER_STALLS,
     BLOCK,
     CLOCKS,
     COLUMN_METRICS,
@@ -27,6 +28,7 @@ from iosim.profiler.metrics import (
     SHARED,
     SHARED_PARTS,
     SPILLED_STORES,
+    TENSOR_CYCLES,
     WGMMAS,
     in_base_units,
 )
@@ -45,6 +47,8 @@ class Launch:
     """One profiled launch. `measured`: our columns, in base units; None for what the export does not say.
 
     `shared_bytes_per_block` includes what the driver takes, as `launch__shared_mem_per_block` does.
+    `tensor_cycles`: in which the tensor cores work, of the mean SM. `barrier_stall_cycles`: that warps wait at a
+    block's barrier, of all warps.
     """
 
     line: int
@@ -59,6 +63,8 @@ class Launch:
     clock_hz: float | None
     spilled_stores: float | None
     wgmmas: float | None
+    tensor_cycles: float | None
+    barrier_stall_cycles: float | None
     measured: Mapping[str, float]
 
     @property
@@ -229,6 +235,8 @@ def _launch(line: int, number: str, entry: Mapping[str, str], metrics: Mapping[s
         clock_hz=clock,
         spilled_stores=metrics.get(SPILLED_STORES),
         wgmmas=metrics.get(WGMMAS),
+        tensor_cycles=metrics.get(TENSOR_CYCLES),
+        barrier_stall_cycles=metrics.get(BARRIER_STALLS),
         measured=measured,
     )
 

@@ -42,9 +42,13 @@ CLOCKS = ("sm__cycles_elapsed.avg.per_second", "smsp__cycles_elapsed.avg.per_sec
 GPU_NAME = "device__attribute_display_name"
 SPILLED_STORES = "smsp__inst_executed_op_local_st.sum"
 WGMMAS = "sm__inst_executed_pipe_tensor_op_gmma.sum"
+TENSOR_CYCLES = "sm__pipe_tensor_cycles_active.avg"
+BARRIER_STALLS = "smsp__warps_issue_stalled_barrier.sum"
 GRID = tuple(f"launch__grid_dim_{axis}" for axis in "xyz")
 BLOCK = tuple(f"launch__block_dim_{axis}" for axis in "xyz")
-LAUNCH_METRICS = (REGISTERS, SHARED, *SHARED_PARTS, *CLOCKS, SPILLED_STORES, WGMMAS, *GRID, *BLOCK)
+_EVIDENCE = (SPILLED_STORES, WGMMAS, TENSOR_CYCLES, BARRIER_STALLS)
+"""Nothing predicts these; they say what a kernel is like."""
+LAUNCH_METRICS = (REGISTERS, SHARED, *SHARED_PARTS, *CLOCKS, *_EVIDENCE, *GRID, *BLOCK)
 
 DETAILS: Mapping[str, str] = MappingProxyType(
     {
@@ -94,7 +98,7 @@ def ncu_command_for(
     program: Sequence[str], out: str, options: Sequence[str] = (), without: Collection[str] = ()
 ) -> list[str]:
     """The words of the command around a program; `without`: metrics that this GPU does not have."""
-    launch = (REGISTERS, SHARED, *SHARED_PARTS, CLOCKS[0], SPILLED_STORES, WGMMAS, GPU_NAME)
+    launch = (REGISTERS, SHARED, *SHARED_PARTS, CLOCKS[0], *_EVIDENCE, GPU_NAME)
     metrics = [m for m in (*ncu_metrics().values(), *launch) if m not in without]
     return ["ncu", *options, *NCU_OPTIONS, "--metrics", ",".join(metrics), "--log-file", out, *program]
 

@@ -164,6 +164,18 @@ TILES = tuple(
     for d in (64, 128)
     for n in (1 * KI, 4 * KI, 16 * KI)
 )
+# The tile matters most where few of them fill the GPU.
+SHORT_TILES = tuple(
+    Case(
+        problem=attention(flash2_shape(n, d), d, causal=causal),
+        peers=False,
+        only=("flash2_wgmma",),
+        every_tile=True,
+    )
+    for d in (64, 128)
+    for causal in (False, True)
+    for n in (512, 1 * KI, 2 * KI)
+)
 QUICK = (
     *(
         Case(problem=attention(shape, d, causal=causal, dtype=dtype), timed=False, peers=False)
@@ -195,7 +207,11 @@ SUITES: Mapping[str, Suite] = MappingProxyType(
                 cases=(*CHECKS, *MASK_CHECKS, *TILE_CHECKS),
             ),
             Suite(name="paper", title="the shapes of FlashAttention-2's benchmark", cases=PAPER),
-            Suite(name="tiles", title="every tile of flash2 at six shapes", cases=TILES),
+            Suite(
+                name="tiles",
+                title="every tile of flash2 at six shapes, of flash2_wgmma at short ones",
+                cases=(*TILES, *SHORT_TILES),
+            ),
             Suite(
                 name="families",
                 title="decode, shared heads, softmax in four ways, block masks",
@@ -224,6 +240,7 @@ SUITES: Mapping[str, Suite] = MappingProxyType(
                     *TILE_CHECKS,
                     *PAPER,
                     *TILES,
+                    *SHORT_TILES,
                     *DECODE,
                     *GROUPED,
                     *SOFTMAX,

@@ -205,6 +205,9 @@ def _counted(row: Row, kernel: str, launch: Launch) -> Row:
         "registers_per_thread": launch.registers_per_thread,
         "shared_bytes_per_block": launch.shared_bytes_per_block,
         "local_store_warp_insts": launch.spilled_stores,
+        "tensor_cycles": launch.tensor_cycles,
+        "barrier_stall_cycles": launch.barrier_stall_cycles,
+        "profiled_clock_hz": launch.clock_hz,
         **launch.measured,
     }
     found = {name: _text(name, value) for name, value in taken.items() if value is not None}

@@ -28,7 +28,13 @@ LAUNCH = ("kernel", "block_rows", "block_cols", "grid", "block")
 COUNTED = (
     *("registers_per_thread", "shared_bytes_per_block"),
     *(name for name in ncu_metrics() if not name.endswith("_s")),
-    *("local_store_warp_insts", "profiled_time_s"),
+    *(
+        "local_store_warp_insts",
+        "tensor_cycles",
+        "barrier_stall_cycles",
+        "profiled_time_s",
+        "profiled_clock_hz",
+    ),
 )
 WHAT = ("algorithm", "rung", "code", "block_mask")
 TIMED = (

@@ -226,6 +226,7 @@ DEVICE void add_values(Scores &s, const PerRow &m, PerRow &l, Output &o, u32 v_t
 DEVICE void store_output(Output &o, const PerRow &m, PerRow &l, u32 own_rows, char *o_rows, float *lse_rows,
                          int valid) {
     const int lane = thread_again() % 32;
+    __syncwarp();  // other lanes have read Q there
 #pragma unroll
     for (int t = 0; t < ROW_TILES; ++t)
 #pragma unroll
