@@ -85,6 +85,22 @@ def audit() -> Call:
     return call
 
 
+def rungs() -> Call:
+    """Every row of our own kernels, in as many processes as the command takes."""
+    from pathlib import Path
+
+    from iosim.audit import audit_file
+    from iosim.workers import default_processes
+
+    path = Path(__file__).parents[1] / "validation" / "measurements" / "h200" / "rungs" / "attention.csv"
+
+    def call() -> dict[str, Any]:
+        found = audit_file(path, processes=default_processes())
+        return {"rows": len(found.items), "processes": default_processes()}
+
+    return call
+
+
 def long_levels() -> Call:
     """4.3e9 lines: trace and simulation of causal flash2 at N=131,072, d=128, 16 heads, 128x64 tiles."""
     from iosim.algorithms.registry import find_algorithm
@@ -109,6 +125,7 @@ CASES = {
     "sweep": (sweep, 1),
     "causal_sweep": (causal_sweep, 1),
     "audit": (audit, 1),
+    "rungs": (rungs, 1),
     "long_levels": (long_levels, 1),
 }
 

@@ -106,6 +106,13 @@ def hierarchy_rows() -> list[Row]:
         rows.append(Row(what=audited, value=found["first_seconds"], limit=30, unit="s", note=note))
     except CaseError as error:
         rows.append(Row(what=audited, value=None, limit=30, unit="s", note=str(error)))
+    own = "audit of our own kernels and their peers"
+    try:
+        found = case(sys.executable, "-m", "benchmarks.cases", "rungs")
+        note = f"{found['rows']} rows, {found['processes']} processes"
+        rows.append(Row(what=own, value=found["first_seconds"], limit=35, unit="s", note=note))
+    except CaseError as error:
+        rows.append(Row(what=own, value=None, limit=35, unit="s", note=str(error)))
     try:
         found = case(sys.executable, "-m", "benchmarks.cases", "long_levels")
         note = f"128x64 tiles, d=128, 4.3e9 lines; {found['first_seconds']:.0f} s"

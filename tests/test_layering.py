@@ -18,6 +18,7 @@ ROOMS = (
     "units",  # "192 KiB" <-> 196608
     "resources",  # finds packaged data
     "display",  # tables in a notebook
+    "workers",  # one function over many tasks, in several processes
     "problem",  # what is computed
     "block_mask",  # which tiles of it
     "hardware",  # on what

@@ -42,18 +42,21 @@ class Audit:
         }
 
 
-def audit_file(path: Path, hw: str | None = None, *, progress: Progress | None = None) -> Audit:
+def audit_file(
+    path: Path, hw: str | None = None, *, progress: Progress | None = None, processes: int = 1
+) -> Audit:
     """Predict and compare every usable row of a measurements file.
 
     The profile is that of the first row's GPU unless `hw` names one; rows of another GPU are faults, not
-    comparisons. Errors: see `read_measurements`; `ProfileError` for a GPU without a profile.
+    comparisons. The answer is the same with any number of `processes` (`iosim.workers`).
+    Errors: see `read_measurements`; `ProfileError` for a GPU without a profile.
     """
     file = read_measurements(path)
     profile = load_profile(hw or file.rows[0].gpu)
     rows, faults = rows_of_gpu(file.rows, profile, path.name)
     if not rows:
         raise UsageError(f"{path.name}: no row is of {profile.name}; the first: {faults[0]}")
-    items, failed = audit_rows(rows, profile, path.name, progress)
+    items, failed = audit_rows(rows, profile, path.name, progress, processes=processes)
     if not items:
         raise UsageError(failed[0])
     return Audit(

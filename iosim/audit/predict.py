@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
 from iosim.algorithms.registry import find_algorithm
 from iosim.audit.compare import FUSED, Comparison
@@ -19,10 +20,11 @@ from iosim.interpret.count import count, lines
 from iosim.kernels import KernelFacts, kernels_by_measurement
 from iosim.levels import LevelTraffic, kernel_policies, simulate_levels
 from iosim.onchip import special_ops as exact_special_ops
-from iosim.problem import AttentionProblem, TileShape
+from iosim.problem import AttentionProblem, Mask, TileShape
 from iosim.program.evaluate import Frame
 from iosim.program.expr import is_const
 from iosim.program.ir import Compute, Program
+from iosim.workers import in_order
 
 COLUMNS = (
     "sm_read_bytes",
@@ -34,28 +36,72 @@ COLUMNS = (
     "profiled_time_s",
     "median_time_s",
 )
+LEAST_ROWS = 8
+"""Of a process: starting one costs as much as predicting some."""
 Prediction = dict[str, float | None]
 Progress = Callable[[int, int], None]
 
 
 def audit_rows(
-    rows: Sequence[MeasuredRow], profile: HardwareProfile, name: str, progress: Progress | None = None
+    rows: Sequence[MeasuredRow],
+    profile: HardwareProfile,
+    name: str,
+    progress: Progress | None = None,
+    *,
+    processes: int = 1,
 ) -> tuple[list[Comparison], list[str]]:
     """Predict every row of file `name`; a row the model has no facts for gets None in every column.
 
-    Rows that cannot be simulated, as with too many thread blocks, are left out and named in the second list.
+    Rows that cannot be simulated, as with too many thread blocks, are left out and named in the second list. The
+    answer is the same with any number of `processes`; with more than one, see `iosim.workers.in_order`.
     """
+    groups = _groups(rows)
+    finished = 0
+
+    def tell(group: int) -> None:
+        nonlocal finished
+        finished += len(groups[group])
+        if progress:
+            progress(finished, len(rows))
+
+    tasks = [tuple(rows[number] for number in group) for group in groups]
+    useful = min(processes, max(1, len(rows) // LEAST_ROWS))
+    answers = in_order(partial(_predict_all, profile=profile), tasks, useful, tell)
+    found = {
+        number: answer
+        for group, several in zip(groups, answers, strict=True)
+        for number, answer in zip(group, several, strict=True)
+    }
     out, faults = [], []
-    for done, row in enumerate(rows, start=1):
+    for number, row in enumerate(rows):
+        answer = found[number]
+        if isinstance(answer, str):
+            faults.append(f"{name}:{row.line}: {answer}; left out")
+        else:
+            out.append(Comparison(row=row, predicted=answer))
+    return out, faults
+
+
+def _groups(rows: Sequence[MeasuredRow]) -> list[list[int]]:
+    """Numbers of rows that are predicted by one process, since they share a simulation: a shape's unfused kernels."""
+    groups: dict[object, list[int]] = {}
+    for number, row in enumerate(rows):
+        shared = replace(row.problem, mask=Mask()) if row.kernel in UNFUSED else number
+        groups.setdefault(shared, []).append(number)
+    return list(groups.values())
+
+
+def _predict_all(rows: Sequence[MeasuredRow], profile: HardwareProfile) -> list[Prediction | str]:
+    """Every row's prediction, or why there is none."""
+    answers: list[Prediction | str] = []
+    for row in rows:
         try:
-            out.append(Comparison(row=row, predicted=predict(row, profile)))
+            answers.append(predict(row, profile))
         except ProfileError:  # of the GPU, and so of every row
             raise
         except UsageError as error:
-            faults.append(f"{name}:{row.line}: {error}; left out")
-        if progress:
-            progress(done, len(rows))
-    return out, faults
+            answers.append(str(error))
+    return answers
 
 
 def predict(row: MeasuredRow, profile: HardwareProfile) -> Prediction:

@@ -13,8 +13,10 @@ from iosim.hardware import HardwareProfile
 from iosim.interpret.binding import bind
 from iosim.kernels import KernelFacts
 from iosim.memory.hierarchy import KernelLevels, Policies, simulate_kernels
+from iosim.memory.moves import moves_of
 from iosim.memory.sliced_l2 import sliced_l2
 from iosim.problem import AttentionProblem, TileShape
+from iosim.program.ir import Kernel, Program, Statement, Tensor
 
 KERNELS = {"qk_gemm": "scores", "softmax": "softmax", "pv_gemm": "output"}
 """Names in measurement files -> kernels of the standard program."""
@@ -40,7 +42,7 @@ def unfused_bytes(
     groups = max(1, min(heads // group, -(-L2_FILLS * profile.l2_capacity_bytes // (scores * group))))
     some = groups * group
     few = replace(problem, batch=1, heads=some, kv_heads=groups)
-    levels = next(k for k in _levels(few, facts.name, profile) if k.kernel == KERNELS[kernel])
+    levels = _levels(KERNELS[kernel], few, facts.name, profile)
     written = levels.sm_write_bytes * heads / some
     return UnfusedBytes(
         hbm_read_bytes=levels.cache.fetch_bytes * heads / some,
@@ -48,18 +50,36 @@ def unfused_bytes(
     )
 
 
-@lru_cache(maxsize=32)
-def _levels(problem: AttentionProblem, card: str, profile: HardwareProfile) -> tuple[KernelLevels, ...]:
+@lru_cache(maxsize=96)
+def _levels(kernel: str, problem: AttentionProblem, card: str, profile: HardwareProfile) -> KernelLevels:
     from iosim.kernels import load_kernel
 
     facts = load_kernel(card)
     tile = facts.tile(problem.head_dim) or TileShape(rows=128, cols=128)
     program = find_algorithm(facts.algorithm).program(problem.mask.kind, facts.options)
+    body = moves_of(next(k for k in program.kernels if k.name == kernel).body)
     policies = Policies(
         sms=profile.sm_count,
         grid_order=facts.grid_order,
         kv_walk=facts.kv_walk,
         column_band=facts.column_band // tile.cols,
     )
+    letters = tuple(bind(problem, tile).items())
+    return _simulated(kernel, body, tuple(program.tensors.values()), letters, policies, profile)
+
+
+@lru_cache(maxsize=96)
+def _simulated(
+    kernel: str,
+    body: tuple[Statement, ...],
+    tensors: tuple[Tensor, ...],
+    letters: tuple[tuple[str, int], ...],
+    policies: Policies,
+    profile: HardwareProfile,
+) -> KernelLevels:
+    """Kernels of different softmaxes, or under a mask, that move the same are one entry here."""
+    program = Program(
+        name="", tensors={t.name: t for t in tensors}, kernels=(Kernel(name=kernel, body=body, buffers={}),)
+    )
     l2 = sliced_l2(profile, sampled_slices=SAMPLED_SLICES)
-    return tuple(simulate_kernels(program, bind(problem, tile), policies, l2, cold_kernels=True))
+    return simulate_kernels(program, dict(letters), policies, l2)[0]

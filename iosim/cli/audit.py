@@ -78,6 +78,16 @@ MaxError = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes",
+        metavar="N",
+        min=1,
+        help="Processes that predict at once; the numbers are the same [the cores, at most 8].",
+        rich_help_panel=HARDWARE,
+    ),
+]
 AllRows = Annotated[
     bool, typer.Option("--all", help=f"Print every row, not the {ROWS_SHOWN} worst.", rich_help_panel=OUTPUT)
 ]
@@ -86,6 +96,7 @@ AllRows = Annotated[
 def audit(
     file: Measurements = None,
     hw: Hw = None,
+    processes: Processes = None,
     case: Cases = None,
     card: Card = None,
     kernel_name: KernelName = None,
@@ -124,7 +135,7 @@ def audit(
         items = found.comparisons
     else:
         limits = parse_limits(max_error or (), COLUMNS)
-        items = _audit_measurements(file, hw, as_json=as_json, most=most)
+        items = _audit_measurements(file, hw, processes, as_json=as_json, most=most)
     passed = past_limits(items, limits)
     if passed:
         warn(passed)
@@ -145,12 +156,13 @@ def _is_own(file: Path, *said: object) -> bool:
 
 
 def _audit_measurements(
-    file: Path, hw: str | None, *, as_json: bool, most: int | None
+    file: Path, hw: str | None, processes: int | None, *, as_json: bool, most: int | None
 ) -> Sequence[Comparison]:
     from iosim.audit import audit_file
+    from iosim.workers import default_processes
 
     with progress_bar("audit", 1) as progress:
-        result = audit_file(file, hw, progress=progress)
+        result = audit_file(file, hw, progress=progress, processes=processes or default_processes())
     warn(result.faults)
     if as_json:
         print_json(result.to_dict())

@@ -109,6 +109,7 @@ def report(
     from iosim.scaling.studied_options import check_also, checked_options
     from iosim.scaling.study import FITTED
     from iosim.units import counted, parse_sram
+    from iosim.workers import default_processes
 
     look, kinds = find_style(style), check_formats(split(formats))
     lengths = lengths_of(seq_lens, problem)
@@ -144,6 +145,7 @@ def report(
             measurements=measurements,
             batch=batch,
             also=also,
+            processes=default_processes(),
             progress=say,
         )
     paths = write_folder(folder, report_files(done, kinds, progress=say))

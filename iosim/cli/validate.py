@@ -176,13 +176,14 @@ def _list(asked: Any, *, as_json: bool) -> None:
 def _compare(report: Any) -> dict[str, Any] | None:
     """The summary of `iosim audit` on the rows; None where none can be predicted."""
     from iosim.audit import audit_file
+    from iosim.workers import default_processes
 
     path = report.folder / "attention.csv"
     if not path.exists():
         return None
     try:
         with progress_bar("compare", 1) as progress:
-            found = audit_file(path, report.profile, progress=progress)
+            found = audit_file(path, report.profile, progress=progress, processes=default_processes())
     except UsageError as error:
         warn([str(error)])
         return None

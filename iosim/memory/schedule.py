@@ -119,21 +119,18 @@ def interleave(phases: Any, order: Any, schedule: Schedule, *, piece: int = 2**2
     count, launched = np.asarray(phases, dtype=np.int64), np.asarray(order, dtype=np.int64)
     _check_blocks(count, launched, piece)
     size = min(schedule.slots, launched.size)
-    heap = (np.zeros(size), np.arange(size), launched[:size].copy(), np.zeros(size, np.int64))
-    state = np.array([size, size, 0], np.int64)
+    time, slot = np.zeros(size), np.arange(size)
+    block, phase = launched[:size].copy(), np.zeros(size, np.int64)
+    state = np.array([size, size, 0, 0], np.int64)
+    free, even = (schedule.free_first, schedule.free_last), schedule.skew == 0
     while True:
         out = tuple(np.empty(piece, np.int64) for _ in range(3))
-        n = schedule_kernels.advance(
-            launched,
-            count,
-            schedule.free_first,
-            schedule.free_last,
-            schedule.skew,
-            schedule.seed,
-            *heap,
-            state,
-            *out,
-        )
+        running = (slot, block, phase, state, *out)
+        if even and free == (0, 0):
+            n = schedule_kernels.advance_in_step(launched, count, *running)
+        else:
+            spread, seed = schedule.skew, schedule.seed
+            n = schedule_kernels.advance(launched, count, *free, spread, seed, time, *running)
         if n == 0:
             return
         yield Events(slot=out[0][:n], block=out[1][:n], phase=out[2][:n])

@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 # positions in `state`
-RUNNING, STARTED, DRAWS = 0, 1, 2
+RUNNING, STARTED, DRAWS, TURN = 0, 1, 2, 3
 
 SHORTEST = 0.05
 """No phase takes less than this share of its usual time, however lucky the draw."""
@@ -35,22 +35,68 @@ def uniform(state: Ints, seed: Int) -> Any:
 
 @kernel
 def sink(time: Floats, slot: Ints, running: Int) -> None:
-    """Restore the heap after its first entry grew; equal times go by slot number."""
-    i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= running:
-            return
+    """Restore the heap after its first entry grew; equal times go by slot number.
+
+    Entries move up all the way to a leaf, and the first one climbs from there: it belongs near the leaves, and which
+    of two children is earlier is then the one branch that a processor guesses wrong.
+    """
+    if running < 2:
+        return
+    own_time, own_slot = time[0], slot[0]
+    i, child = 0, 1
+    while child < running:
         right = child + 1
-        if right < running and (
-            time[right] < time[child] or (time[right] == time[child] and slot[right] < slot[child])
-        ):
-            child = right
-        if time[i] < time[child] or (time[i] == time[child] and slot[i] < slot[child]):
-            return
-        time[i], time[child] = time[child], time[i]
-        slot[i], slot[child] = slot[child], slot[i]
+        if right < running:
+            earlier = (time[right] < time[child]) | (
+                (time[right] == time[child]) & (slot[right] < slot[child])
+            )
+            child = right if earlier else child
+        time[i], slot[i] = time[child], slot[child]
         i = child
+        child = 2 * i + 1
+    while i > 0:
+        parent = (i - 1) >> 1
+        if time[parent] < own_time or (time[parent] == own_time and slot[parent] < own_slot):
+            break
+        time[i], slot[i] = time[parent], slot[parent]
+        i = parent
+    time[i], slot[i] = own_time, own_slot
+
+
+@kernel
+def advance_in_step(
+    order: Ints,
+    phases: Ints,
+    slot: Ints,
+    block: Ints,
+    phase: Ints,
+    state: Ints,
+    out_slot: Ints,
+    out_block: Ints,
+    out_phase: Ints,
+) -> Int:
+    """The events of `advance` where every phase takes one time unit: slots take turns, and need no heap."""
+    n, at = 0, state[TURN]
+    while n < out_slot.size and state[RUNNING] > 0:
+        s = slot[at]
+        b, k = block[s], phase[s]
+        out_slot[n], out_block[n], out_phase[n] = s, b, k
+        n += 1
+        phase[s] = k + 1
+        at += 1
+        if k + 1 == phases[b]:
+            if state[STARTED] < order.size:
+                block[s], phase[s] = order[state[STARTED]], 0
+                state[STARTED] += 1
+            else:
+                for later in range(at, state[RUNNING]):
+                    slot[later - 1] = slot[later]
+                state[RUNNING] -= 1
+                at -= 1
+        if at >= state[RUNNING]:
+            at = 0
+    state[TURN] = at
+    return n
 
 
 @kernel

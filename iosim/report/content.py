@@ -102,12 +102,14 @@ def build_report(
     measurements: Path | None = None,
     batch: Lengths = ALIKE,
     also: Sequence[str] = (),
+    processes: int = 1,
     progress: Progress | None = None,
 ) -> Report:
     """Count, study and draw; nothing is written. `options`: by algorithm, as for `study_bound`.
 
     `batch`: a ragged batch, of which `problem` is the padded alternative: bytes, levels and bounds, no times.
-    `measurements`: a file as `iosim audit` reads it, set beside the predictions on the GPUs that it has rows of.
+    `measurements`: a file as `iosim audit` reads it, set beside the predictions on the GPUs that it has rows of, by so
+    many `processes` (`iosim.workers`).
     `also`: further algorithms, as in `study_bound`.
     With another pass than fwd only the algorithms that have it are there. Errors: `UsageError` and its kinds.
     """
@@ -127,7 +129,8 @@ def build_report(
     if file is not None and measurements is not None:
         tell(f"predicting {counted(len(file.rows), 'measured row')}")
         parts = tuple(
-            replace(part, measured=measured_on(file, measurements.name, part.profile)) for part in parts
+            replace(part, measured=measured_on(file, measurements.name, part.profile, processes=processes))
+            for part in parts
         )
     tell("claims")
     claims = check_claims()

@@ -20,6 +20,7 @@ from iosim.plots.style import SCREEN
 from iosim.plots.waterfall import waterfall
 from iosim.report.content import DEFAULT_PROBLEM, Report, build_report, workload_text
 from iosim.report.render import figures_of, report_files
+from iosim.workers import default_processes
 
 GPUS = ("a100-sxm-80gb", "h100-sxm", "h200-sxm")
 PICTURES = {"a100-sxm-80gb": (), "h100-sxm": ("traffic_by_sram", "time_terms"), "h200-sxm": ()}
@@ -54,7 +55,14 @@ def gallery_files(
 
     `headed_by`: the file whose case WATERFALL_ROW is drawn as a waterfall.
     """
-    report = build_report(DEFAULT_PROBLEM, [name], SCREEN, measurements=measurements, progress=progress)
+    report = build_report(
+        DEFAULT_PROBLEM,
+        [name],
+        SCREEN,
+        measurements=measurements,
+        processes=default_processes(),
+        progress=progress,
+    )
     made = report_files(report, ("svg",), progress=progress)
     files = {path: content for path, content in made.items() if not path.endswith(LEFT_OUT)}
     files["report.md"] = _without_json(files["report.md"])

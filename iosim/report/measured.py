@@ -58,12 +58,14 @@ def read_for(path: Path, profiles: Sequence[HardwareProfile]) -> MeasurementFile
     return file
 
 
-def measured_on(file: MeasurementFile, name: str, profile: HardwareProfile) -> Measured | None:
-    """The rows of one GPU against the model; None where there are none."""
+def measured_on(
+    file: MeasurementFile, name: str, profile: HardwareProfile, *, processes: int = 1
+) -> Measured | None:
+    """The rows of one GPU against the model; None where there are none. `processes`: as in `audit_file`."""
     rows, _ = rows_of_gpu(file.rows, profile, name)
     if not rows:
         return None
-    found, failed = audit_rows(rows, profile, name)
+    found, failed = audit_rows(rows, profile, name, processes=processes)
     if not found:
         raise UsageError(failed[0])
     items = tuple(found)

@@ -71,6 +71,25 @@ def test_every_phase_runs_once_and_in_order(
     assert max(slot for slot, _, _ in events) < slots
 
 
+@settings(max_examples=60, deadline=None)
+@given(lengths_lists, st.integers(1, 8), st.integers(0, 2), st.integers(0, 2))
+def test_the_earliest_slot_goes_next(phases: list[int], slots: int, first: int, last: int) -> None:
+    waiting = list(range(len(phases)))
+    running = {slot: (0, waiting.pop(0), 0) for slot in range(min(slots, len(phases)))}
+    expected = []
+    while running:
+        slot = min(running, key=lambda s: (running[s][0], s))
+        time, block, phase = running.pop(slot)
+        expected.append((slot, block, phase))
+        time += first <= phase < phases[block] - last
+        if phase + 1 < phases[block]:
+            running[slot] = (time, block, phase + 1)
+        elif waiting:
+            running[slot] = (time, waiting.pop(0), 0)
+    schedule = Schedule(slots=slots, free_first=first, free_last=last)
+    assert events_of(phases, list(range(len(phases))), schedule) == expected
+
+
 def test_pieces_and_seeds() -> None:
     phases, schedule = [5] * 40, Schedule(slots=8, skew=0.5, seed=1)
     order = list(range(40))
