@@ -106,12 +106,12 @@ class TestGrids:
 
 class TestStandardPlan:
     def test_three_kernels_hand_s_and_p_on(self) -> None:
-        plan = Standard().plan(problem(seq=None, seq_q=100, seq_k=77, scale=0.5), H200)
+        plan = Standard().plan(problem(seq=None, seq_q=100, seq_k=70, scale=0.5), H200)
         assert [names(plan, i) for i in range(3)] == [["q", "k", "s"], ["s", "p"], ["p", "v", "o"]]
         assert plan.outputs == ("o",)
-        # rows of S and P begin at multiples of 16 bytes
+        # rows of S and P begin at multiples of 32 bytes, a sector: 80 values of 16 bits and not 72
         assert {s.shape for s in plan.scratch.values()} == {(2, 4, 100, 80)}
-        assert scalars(plan, 0) == [100, 77, 80, 4, 4, 0.5]
+        assert scalars(plan, 0) == [100, 70, 80, 4, 4, 0.5]
 
     def test_shared_memory_is_both_tiles_or_the_result(self) -> None:
         def shared(d: int) -> list[int]:
@@ -149,6 +149,13 @@ class TestFlash1Plan:
         assert {s.dtype for s in plan.scratch.values()} == {"float32"}
         constants = dict(plan.launches[0].build.defines)
         assert constants == {"BF16": 1, "D": 64, "CAUSAL": 1, "ROWS": 128, "KEYS": 128}
+
+    def test_statistics_of_every_head_begin_on_a_sector(self) -> None:
+        scratch = Flash1().plan(problem(seq=3333), H200).scratch
+        assert {scratch[name].shape for name in ("m", "l")} == {
+            (2, 4, 3336)
+        }  # 8 values of 32 bits are 32 bytes
+        assert scratch["o_between"].shape == (2, 4, 3333, 64)
 
     def test_smaller_gpus_get_smaller_tiles(self) -> None:
         p = problem(head_dim=128)

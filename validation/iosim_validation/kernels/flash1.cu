@@ -12,7 +12,8 @@
 // Where things live: K_j and V_j [KEYS x D] in shared memory for a whole inner loop; Q_i [ROWS x D] in one of two
 // slots there, the next one on its way by cp.async; S, P and O_i of 16 rows in the registers of a warp (mma.sync,
 // ROWS / 16 warps); between two visits O_i in fp32 scratch `o_between` [batch, heads, n_q, D] and the statistics in
-// `m`, `l` [batch, heads, n_q], fp32. A warp has a waiting room of its own in shared memory for its rows of O: O_i+1
+// `m`, `l` [batch, heads, n_q rounded up to 8], fp32: each head's begin on a sector of 32 bytes, and the 8 rows that a
+// warp asks for at once are one sector and not two. A warp has a waiting room of its own in shared memory for its rows of O: O_i+1
 // comes in there by cp.async from when O_i has left it for the registers until it is needed itself, so that the way
 // through memory runs beside the products. After the last key tile O is rounded and the log-sum-exp written.
 //
@@ -177,7 +178,8 @@ flash1(const u16 *q, const u16 *k, const u16 *v, u16 *o, float *lse, float *o_be
     const i64 first_row = head * n_q;
     q += first_row * D, o += first_row * D, lse += first_row;
     k += kv_head * n_k * D, v += kv_head * n_k * D;
-    const Head own = {o_between + first_row * D, m + first_row, l + first_row, n_q, n_k};
+    const i64 first_statistic = head * (ceil_div(n_q, 8) * 8);
+    const Head own = {o_between + first_row * D, m + first_statistic, l + first_statistic, n_q, n_k};
     const int row_tiles = ceil_div(n_q, ROWS), key_tiles = ceil_div(n_k, KEYS), offset = n_k - n_q;
 
     // Row tiles that no key tile visits: the first n_q - n_k queries of a causal mask see nothing.

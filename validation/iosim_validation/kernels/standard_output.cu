@@ -7,10 +7,10 @@
 //                 +------------+
 //
 // P [batch, heads, n_q, p_stride], V [batch, kv_heads, n_k, D] -> O [batch, heads, n_q, D], all 16 bits.
-// P is zero from n_k to p_stride (n_k rounded up to 8). COLUMNS = min(D, 128): D = 256 is two tiles, and reads P twice.
+// P is zero from n_k to p_stride (n_k rounded up to 16). COLUMNS = min(D, 128): D = 256 is two tiles, and reads P twice.
 // Tiles of hidden scores are read and multiplied like all others, as in the tile program `standard`.
 //
-// Bytes between L2 and the SMs, a head:  read   ceil(D / 128) * n_q * n_k * 2   (P; with n_k rounded up to 8)
+// Bytes between L2 and the SMs, a head:  read   ceil(D / 128) * n_q * n_k * 2   (P; with n_k rounded up to 16)
 //                                             + ceil(n_q / 128) * n_k * 2D      (V once for every row of tiles)
 //                                        write  n_q * 2D
 // Built for sm_80 and later; D = 32, 64, 96, 128, 256; fp16, bf16.

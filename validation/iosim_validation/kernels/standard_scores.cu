@@ -7,12 +7,13 @@
 //              +---------------+
 //
 // Q [batch, heads, n_q, D], K [batch, kv_heads, n_k, D] -> S [batch, heads, n_q, s_stride], all 16 bits.
-// s_stride is n_k rounded up to 8, so that rows begin at multiples of 16 bytes; the values past n_k are zero.
+// s_stride is n_k rounded up to 16, so that rows begin on a sector of 32 bytes: a copy of 16 bytes never takes halves of
+// two. The values past n_k are zero.
 // A mask is left to the softmax: nothing is skipped here, as in the tile program `standard` with gemm-tiles=128x128.
 //
 // Bytes between L2 and the SMs, a head:  read   ceil(n_k / 128) * n_q * 2D   (Q once for every column of tiles)
 //                                             + ceil(n_q / 128) * n_k * 2D   (K once for every row of tiles)
-//                                        write  n_q * n_k * 2                (S; with n_k rounded up to 8)
+//                                        write  n_q * n_k * 2                (S; with n_k rounded up to 16)
 // Built for sm_80 and later; D = 32, 64, 96, 128, 256; fp16, bf16. Shared memory: 128 * 4D bytes, at least 32 KiB.
 
 constexpr int TILE = 128, THREADS = 256, WARP_ROWS = 64, WARP_COLUMNS = 32;

@@ -11,7 +11,7 @@
 // read off the bytes between L2 and the SMs. (Whether it also comes from HBM is for the L2 to say: it keeps the rows
 // that are at work.) SOFTMAX 3 holds CHUNKS pieces a thread: rows of at most THREADS * CHUNKS * 8 scores.
 //
-// S, P [batch, heads, n_q, stride], 16 bits; stride is n_k rounded up to 8 and P is zero past n_k. Sums in fp32.
+// S, P [batch, heads, n_q, stride], 16 bits; stride is n_k rounded up to 16 and P is zero past n_k. Sums in fp32.
 // CAUSAL: row r sees keys 0 .. r + n_k - n_q; the others are read all the same and get P = 0, as in the tile program
 // `standard`. A row that sees nothing gets P = 0.
 //

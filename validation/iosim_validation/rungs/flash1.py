@@ -22,6 +22,7 @@ from iosim_validation.rung import Rung
 HEAD_DIMS = (32, 64, 96, 128)
 ROWS, COLS = (64, 128), (64, 128)
 WARP_ROWS, WARP_THREADS = 16, 32
+SECTOR = 8  # values of 32 bits in a sector of 32 bytes, on which the statistics of every head begin
 
 
 class Flash1(Rung):
@@ -66,7 +67,8 @@ class Flash1(Rung):
             causal=int(problem.mask.is_causal),
             architecture=gpu.architecture,
         )
-        rows = (problem.batch, problem.heads, problem.seq_q)
+        heads = (problem.batch, problem.heads)
+        statistics = Scratch(shape=(*heads, -(-problem.seq_q // SECTOR) * SECTOR), dtype="float32")
         arguments: tuple[Argument, ...] = (
             *(Pointer(name) for name in ("q", "k", "v", "o", "lse", "o_between", "m", "l")),
             *(np.int32(n) for n in (problem.seq_q, problem.seq_k, problem.heads, problem.kv_heads)),
@@ -75,9 +77,9 @@ class Flash1(Rung):
         return Plan(
             launches=(Launch(build=build, grid=(blocks, 1, 1), arguments=arguments),),
             scratch={
-                "o_between": Scratch(shape=(*rows, d), dtype="float32"),
-                "m": Scratch(shape=rows, dtype="float32"),
-                "l": Scratch(shape=rows, dtype="float32"),
+                "o_between": Scratch(shape=(*heads, problem.seq_q, d), dtype="float32"),
+                "m": statistics,
+                "l": statistics,
             },
         )
 

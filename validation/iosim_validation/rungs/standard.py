@@ -26,6 +26,7 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 TILE = TileShape(rows=128, cols=128)
 SOFTMAX = MappingProxyType({"naive": 0, "safe": 1, "online": 2, "fused": 3})
 PIECE = 8  # values of 16 bits in one load
+SECTOR = 16  # values of 16 bits in a sector of 32 bytes, on which every row of S and P begins
 GEMM_THREADS, GEMM_BLOCKS_PER_SM = 256, 2
 # Of the second GEMM: keys a step, slots of its ring.
 STEP_KEYS, STAGES = 64, 3
@@ -82,7 +83,7 @@ class Standard(Rung):
             require_grid(self.name, blocks)
         bf16 = int(str(problem.dtype_q) == "bf16")
         causal = int(problem.mask.is_causal)
-        stride = -(-problem.seq_k // PIECE) * PIECE
+        stride = -(-problem.seq_k // SECTOR) * SECTOR
         sizes = (np.int32(problem.seq_q), np.int32(problem.seq_k), np.int32(stride))
         split = (np.int32(problem.heads), np.int32(problem.kv_heads))
         steps: tuple[tuple[Build, tuple[Argument, ...]], ...] = (
