@@ -106,7 +106,7 @@ def simulate_kernels(
         added = [_since(*pair) for pair in zip(before, after, strict=True)]
         counts = [
             _to_scale(c, int(r), int(w), l2)
-            for c, r, w in zip(added, run.read_of, run.written_of, strict=True)
+            for c, r, w in zip(added, run.read_sectors_of, run.written_sectors_of, strict=True)
         ]
         out.append(
             KernelLevels(
@@ -142,7 +142,7 @@ def _since(before: CacheCounts, after: CacheCounts) -> CacheCounts:
 
 
 def _to_scale(counts: CacheCounts, read_bytes: int, write_bytes: int, l2: CacheConfig) -> CacheCounts:
-    """Counts of one tensor from sampled slices, scaled by what the sample should have seen: its bytes are known."""
+    """Counts of one tensor from sampled slices, scaled by what all of them see: bytes of whole sectors are known."""
     if not l2.sampled_slices:
         return counts
     read = read_bytes / counts.read_bytes if counts.read_bytes else 1.0
@@ -182,6 +182,8 @@ class _KernelRun:
         self.order = launched(order, self.phases, self.steps, policies)
         self.read_of = np.zeros(self.spill_stream + 1, dtype=np.int64)  # bytes by tensor
         self.written_of = np.zeros(self.spill_stream + 1, dtype=np.int64)
+        self.read_sectors_of = np.zeros_like(self.read_of)  # the same, every sector that is touched whole
+        self.written_sectors_of = np.zeros_like(self.written_of)
 
     def accesses(self, progress: Progress | None = None) -> Iterator[Accesses]:
         """The merged accesses of all blocks, in pieces."""
@@ -200,10 +202,16 @@ class _KernelRun:
         kind = np.where(found.store, WRITE, READ).astype(np.uint8)
         pair = (events.slot % self.policies.sms) // 2
         side = (pair % self.l2.partitions).astype(np.uint8)  # pairs of SMs alternate between the sides
-        for store, total in ((False, self.read_of), (True, self.written_of)):
+        sectors, covered = _whole_sectors(found, self.l2.sector_bytes)
+        for store, total, whole in (
+            (False, self.read_of, self.read_sectors_of),
+            (True, self.written_of, self.written_sectors_of),
+        ):
             chosen = found.store == store
             np.add.at(total, found.tensor[chosen], found.length[chosen])
-        start, length = _whole_sectors(found, self.l2.sector_bytes)
+            np.add.at(whole, found.tensor[chosen], covered[chosen])
+        start = np.where(found.store, sectors, found.start)
+        length = np.where(found.store, covered, found.length)
         columns = (start, length, kind, side, found.tensor.astype(np.uint8))
         if self.policies.spill_bytes_per_step:
             columns = self._with_spills(events, columns)
@@ -220,6 +228,8 @@ class _KernelRun:
         room = -(-frame // self.l2.line_bytes) * self.l2.line_bytes
         size = np.where(step[ends] == 1, frame, policies.spill_bytes_per_step)
         self.written_of[-1] += int(size.sum())
+        sector = self.l2.sector_bytes
+        self.written_sectors_of[-1] += int((-(-size // sector)).sum()) * sector
         spilled = (
             base + events.slot[ends] * room,
             size,
@@ -233,10 +243,10 @@ class _KernelRun:
 
 
 def _whole_sectors(found: Ranges, sector: int) -> tuple[Ints, Ints]:
-    """Ranges with stores widened to whole sectors.
+    """Start and length of the sectors that each range touches.
 
-    The L2 keeps which bytes of a sector were written and fetches nothing for the rest; a neighbouring tile fills it.
+    A store is widened to them: the L2 keeps which bytes of a sector were written and fetches nothing for the rest; a
+    neighbouring tile fills it.
     """
-    first = np.where(found.store, found.start // sector * sector, found.start)
-    end = found.start + found.length
-    return first, np.where(found.store, -(-end // sector) * sector, end) - first
+    first = found.start // sector * sector
+    return first, -(-(found.start + found.length) // sector) * sector - first
