@@ -34,6 +34,7 @@ class KernelClass:
     of a tile that the mask or the end of the keys crosses. `operands_by_warp`: every warp loads K and V from shared
     memory into its registers; otherwise the tensor cores read shared memory themselves. `backward_share`,
     `backward_ops`: tensor share (its shared-memory time included) and instructions a score of the backward.
+    `interleaved_exp`: the same of a kernel whose exponentials stand between products (a fact of its card).
     `fitted_on`: the card of the kernel whose run times gave the shares, which hold what its rows cost (rescale,
     spills).
     `stream_share`: of the memory bandwidth, by a streaming GEMM. `vector_share`: of the FP32 peak, by a GEMM without
@@ -46,6 +47,7 @@ class KernelClass:
     tensor_share: Mapping[str, Constant]
     fitted_on: str | None = None
     hidden_exp: Constant | None = None
+    interleaved_exp: Constant | None = None
     mask_ops: Constant | None = None
     backward_share: Mapping[str, Constant] = field(default_factory=dict)
     backward_ops: Constant | None = None
@@ -69,6 +71,9 @@ def _nominal(what: str) -> Constant:
 
 
 _MASK = Constant(value=9, spread=2, unit="instructions a score", source=f"{_H200}; both fused classes alike")
+_PING_PONG = Constant(
+    value=0.38, spread=0.1, unit="of the exponentials", source="one number, FlashAttention-3 Table 2"
+)
 _IN_TURN = Constant(
     value=0,
     spread=0.1,
@@ -96,6 +101,7 @@ MMA_SYNC = KernelClass(
     ),
     fitted_on="torch-flash2",
     hidden_exp=_IN_TURN,
+    interleaved_exp=_PING_PONG,
     mask_ops=_MASK,
     backward_share=MappingProxyType(
         {
@@ -125,9 +131,7 @@ WGMMA_PING_PONG = KernelClass(
     title="wgmma, two warpgroups out of phase",
     tensor_share=WGMMA.tensor_share,
     fitted_on="cudnn-sdpa",
-    hidden_exp=Constant(
-        value=0.38, spread=0.1, unit="of the exponentials", source="one number, FlashAttention-3 Table 2"
-    ),
+    hidden_exp=_PING_PONG,
     mask_ops=_MASK,
 )
 UNFUSED = KernelClass(

@@ -36,6 +36,18 @@ class SpillFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionFact:
+    """Instructions of a thread in the machine code that are neither matrix, special-function nor shared-memory ones.
+
+    `step`: of one step of its loop; `block`: of a thread block outside it.
+    """
+
+    head_dim: int
+    step: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SplitFact:
     """A launch of too few blocks goes to another kernel, which divides the keys of each over several.
 
@@ -77,7 +89,8 @@ class KernelFacts:
     kernel reads them; `special`: the exact rule where one is known, else they are read off the program.
     `column_band`: columns of S that a GEMM finishes before the next ones (0: all). `kernel_class`: a name of
     `classes.CLASSES`, whose constants its run time takes (docs/time.md). `in_step`: the coalescer's constant of this
-    kernel (docs/hierarchy.md), None the generic one.
+    kernel (docs/hierarchy.md), None the generic one. `interleaves_exp`: the exponentials of a slice of keys stand
+    between the products of the slice before. `instructions`: by part of the program, counted; see `instructions_of`.
     """
 
     name: str
@@ -109,6 +122,20 @@ class KernelFacts:
     spills: tuple[SpillFact, ...] = ()
     in_step: float | None = None
     column_band: int = 0
+    interleaves_exp: bool = False
+    instructions: Mapping[str, tuple[InstructionFact, ...]] = field(default_factory=dict)
+
+    def instructions_of(self, part: str, head_dim: int) -> tuple[float, float]:
+        """(a step, a block) of one thread, on a straight line through the head dimensions counted; 0 where none is."""
+        known = sorted(self.instructions.get(part, ()), key=lambda f: f.head_dim)
+        if not known:
+            return 0.0, 0.0
+        low, high = known[0], known[-1]
+        along = (head_dim - low.head_dim) / (high.head_dim - low.head_dim) if high is not low else 0.0
+        return (
+            max(0.0, low.step + along * (high.step - low.step)),
+            max(0.0, low.block + along * (high.block - low.block)),
+        )
 
     def tile(self, head_dim: int) -> TileShape | None:
         """The tile for a head dimension; None beyond what the kernel is built for."""

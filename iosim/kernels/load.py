@@ -18,6 +18,7 @@ from iosim.kernels.facts import (
     KV_WALKS,
     WARP_SPLITS,
     GroupFact,
+    InstructionFact,
     KernelFacts,
     SpillFact,
     SplitFact,
@@ -44,8 +45,11 @@ OPTIONAL = (
         "spills",
         "in_step",
         "column_band",
+        "interleaves_exp",
+        "instructions",
     ),
 )
+PARTS = ("loop", "scores", "output", "combine")  # of a program whose instructions a card counts
 MOST = 10**9  # of any number of a card: bytes, rows, lanes
 MAX_TEXT = 1000
 MAX_ITEMS = 64
@@ -206,6 +210,8 @@ class _Reader:
             "spills": lambda n, k: self.rows(n, k, SpillFact, 0),
             "in_step": self.number,
             "column_band": self.whole,
+            "interleaves_exp": self.flag,
+            "instructions": self._instructions,
         }
         found = {key: read(top[key], key) for key, read in readers.items() if key in top}
         if "pad" in top:
@@ -219,6 +225,10 @@ class _Reader:
             lanes = {"row_lanes": found["row_lanes"]} if "row_lanes" in found else {}
             found["special"] = SpecialFacts(**lanes, **amounts)
         return found
+
+    def _instructions(self, node: Node, key: str) -> dict[str, tuple[InstructionFact, ...]]:
+        parts = self.mapping(node, key, (), PARTS)
+        return {part: self.rows(rows, f"{key}.{part}", InstructionFact, 0) for part, rows in parts.items()}
 
     def _split(self, node: Node, key: str) -> SplitFact:
         entry = self.mapping(node, key, ("rows", "blocks_per_sm"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iosim.memory.sm_time import busiest_sm_cycles
 from iosim.roofline.machine import ISSUE_LANES, SCHEDULERS, Machine
@@ -35,11 +35,13 @@ class TileCycles:
     shared: float
     special: float
     vector: float
+    barriers: float = 0.0
+    stores: float = 0.0
 
     @property
     def total(self) -> float:
         """Their sum: the units take turns."""
-        return self.tensor + self.shared + self.special + self.vector
+        return self.tensor + self.shared + self.special + self.vector + self.barriers + self.stores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,26 +64,42 @@ class Compute:
         shared = w.operand_bytes / m.shared_bytes_per_clk_sm / self._hiding(residents)
         shared += max(0.0, w.descriptor_bytes / m.shared_bytes_per_clk_sm - tensor)
         tensor, shared = self._kept("tensor", tensor), self._kept("shared memory", shared)
-        special = w.tile_scores / m.special_ops_per_clk_sm
+        special = (w.tile_scores + w.row_special) / m.special_ops_per_clk_sm
         if "in turn" in self.without:
             special = max(0.0, special - tensor - shared)
         else:
             special *= 1 - c.hidden_exp
         vector = self._kept("vector", (c.score_ops * w.tile_scores + w.row_ops) / ISSUE_LANES)
-        return TileCycles(
-            tensor=tensor, shared=shared, special=self._kept("special functions", special), vector=vector
+        cycles = TileCycles(
+            tensor=tensor,
+            shared=0.0,
+            special=self._kept("special functions", special),
+            vector=vector,
+            barriers=self._kept("barriers", w.exchanges * m.exchange_clk / residents),
+            stores=self._kept("stores", w.store_bytes / m.store_bytes_per_clk(w.blocks)),
         )
+        return replace(cycles, shared=max(shared, self._path(cycles.total, residents)))
+
+    def _path(self, rest: float, residents: int) -> float:
+        """What the path of shared memory takes beyond `rest` cycles of the other units.
+
+        Warps that read operands ahead of their products keep the path at work beside them. Warps that exchange results
+        behind barriers do one or the other: then the shorter of the two is hidden as operands are, and no better.
+        """
+        w = self.work
+        beside = rest * (1 - 1 / self._hiding(residents)) if w.exchanges else rest
+        return self._kept("shared memory", max(0.0, w.path_wavefronts - beside))
 
     def mean_cycles(self) -> float:
         """Cycles of all blocks, divided over all SMs."""
         w = self.work
-        per_block = self._edge() + w.masked_tiles * self._mask_tile()
+        per_block = self._per_block()
         return (w.blocks * per_block + w.tiles * self.tile(w.residents).total) / self.machine.sms
 
     def busiest_cycles(self) -> float:
         """Cycles of the SM that ends last."""
         w = self.work
-        per_block = self._edge() + w.masked_tiles * self._mask_tile()
+        per_block = self._per_block()
         costs = per_block + w.steps * self.tile(w.residents).total
         return busiest_sm_cycles(costs, self.machine.sms, w.residents, alone=self._lone_speed())
 
@@ -109,6 +127,7 @@ class Compute:
                 formula="tiles an SM x scores a tile / (op/clk/SM) x (1 - hidden) / clock",
                 inputs=inputs(
                     ("scores a tile", w.tile_scores, ""),
+                    ("of rows, by all warps", w.row_special, ""),
                     ("rate", m.special_ops_per_clk_sm, "op/clk/SM"),
                     ("hidden", c.hidden_exp, ""),
                 ),
@@ -116,11 +135,12 @@ class Compute:
             Term(
                 name="shared memory",
                 seconds=tiles * cycles.shared / clock,
-                formula="tiles an SM x operand bytes a tile / (B/clk/SM) / warps that hide each other / clock",
+                formula=self._shared_formula(),
                 inputs=inputs(
                     ("operand bytes a tile", w.operand_bytes, "B"),
                     ("rate", m.shared_bytes_per_clk_sm, "B/clk/SM"),
                     ("warps that hide each other", self._hiding(w.residents), ""),
+                    ("path, copies included", w.path_wavefronts, "clk a tile"),
                 ),
             ),
             Term(
@@ -131,6 +151,36 @@ class Compute:
                     ("instructions a score", c.score_ops, ""),
                     ("of the rows of a tile", w.row_ops, ""),
                     ("issue", ISSUE_LANES, "instructions/clk/SM"),
+                ),
+            ),
+            Term(
+                name="barriers",
+                seconds=tiles * cycles.barriers / clock,
+                formula="tiles an SM x exchanges a tile x (store, barrier, load) / blocks that hide each other / clock",
+                inputs=inputs(
+                    ("exchanges a tile", w.exchanges, ""),
+                    ("store, barrier, load", m.exchange_clk, "clk"),
+                    ("blocks that hide each other", w.residents, ""),
+                ),
+            ),
+            Term(
+                name="stores",
+                seconds=tiles * cycles.stores / clock,
+                formula="tiles an SM x bytes a tile / (B/clk of an SM: its share, no more than one alone) / clock",
+                inputs=inputs(
+                    ("bytes a tile", w.store_bytes, "B"),
+                    ("rate", m.store_bytes_per_clk(w.blocks), "B/clk/SM"),
+                ),
+            ),
+            Term(
+                name="loads",
+                seconds=blocks * self._loads() / clock,
+                formula="blocks an SM x (loads in turn x latency of HBM + bytes / (B/clk/SM of the L2)) / clock",
+                inputs=inputs(
+                    ("loads in turn", w.rounds, ""),
+                    ("latency", m.hbm_latency_clk, "clk"),
+                    ("bytes that nothing hides", w.first_bytes, "B"),
+                    ("L2", m.l2_bytes_per_clk_sm, "B/clk/SM"),
                 ),
             ),
             Term(
@@ -165,6 +215,20 @@ class Compute:
                 ),
             ),
         ]
+
+    def _shared_formula(self) -> str:
+        if self.work.exchanges:
+            return "tiles an SM x (path - others x (1 - 1 / warps that hide each other)) / clock"
+        own = "operand bytes a tile / (B/clk/SM) / warps that hide each other"
+        return f"tiles an SM x max({own}, path - others) / clock"
+
+    def _per_block(self) -> float:
+        return self._edge() + self._loads() + self.work.masked_tiles * self._mask_tile()
+
+    def _loads(self) -> float:
+        """Loads of a block outside its tiles, each of which waits for the one before."""
+        w, m = self.work, self.machine
+        return self._kept("loads", w.rounds * m.hbm_latency_clk + w.first_bytes / m.l2_bytes_per_clk_sm)
 
     def _kept(self, name: str, cycles: float) -> float:
         return 0.0 if name in self.without else cycles

@@ -24,6 +24,14 @@ BUSY_W, JOULE_PER_FLOP, JOULE_PER_HBM_BYTE = 460.0, 0.91e-12, 66e-12
 """Power of an H200 (its profile); taken for other products of the same die with the same limit."""
 SAME_DIE = ("hopper", 132, 700.0)
 """Architecture, SMs and board limit in W of those products."""
+HBM_LATENCY_CLK, L2_LATENCY_CLK = 674.0, 289.0
+EXCHANGE_CLK, BLOCK_TURN_CLK = 50.0, 466.0
+STORE_ALONE_BYTES_PER_CLK, STORE_ALL_BYTES_PER_CLK = 29.4, 12.6
+L2_READ_BYTES_PER_CLK = 36.0
+"""Small things that a few kernels wait for, of an H200: until HBM or the L2 answers; a store to shared memory, a barrier
+and another warp's load; from the end of a block to the start of the next in its place; what one SM stores as
+accumulators lie, alone and with all others; what it reads of the L2 with all others. Micro-benchmarks of our own, none
+of them a time of a kernel (validation/measurements/h200/measured_profile.yaml). Taken for GPUs that nobody measured."""
 OVERRIDE = "override:"  # how the source of a what-if number begins
 
 
@@ -61,6 +69,13 @@ class Machine:
     start_s: float
     power: Power | None
     assumed: tuple[str, ...]
+    hbm_latency_clk: float = HBM_LATENCY_CLK
+    l2_latency_clk: float = L2_LATENCY_CLK
+    exchange_clk: float = EXCHANGE_CLK
+    block_turn_clk: float = BLOCK_TURN_CLK
+    store_alone_bytes_per_clk: float = STORE_ALONE_BYTES_PER_CLK
+    store_all_bytes_per_clk: float = STORE_ALL_BYTES_PER_CLK
+    l2_bytes_per_clk_sm: float = L2_READ_BYTES_PER_CLK
 
     @classmethod
     def of(cls, profile: HardwareProfile, dtype: str) -> Machine:
@@ -90,7 +105,13 @@ class Machine:
             start_s=_start(profile, assumed),
             power=_power(profile, assumed),
             assumed=tuple(assumed),
+            **_small(profile),
         )
+
+    def store_bytes_per_clk(self, busy_sms: float) -> float:
+        """Of one SM, as accumulators lie: its share of what all write together, no more than one alone."""
+        share = self.store_all_bytes_per_clk * self.sms / max(1.0, min(busy_sms, self.sms))
+        return min(self.store_alone_bytes_per_clk, share)
 
     @property
     def tensor_flops_per_s(self) -> float:
@@ -106,6 +127,27 @@ class Machine:
     def vector_flops_per_s(self) -> float:
         """FP32 peak at the highest clock."""
         return FMA_FLOPS * self.vector_lanes * self.sms * self.clock_hz
+
+
+def _small(profile: HardwareProfile) -> dict[str, float]:
+    """Latencies and rates of one SM that the profile knows; the others stay those of an H200."""
+    keys = {
+        "hbm_latency_clk": "hbm_latency",
+        "l2_latency_clk": "l2_latency",
+        "exchange_clk": "exchange_latency",
+        "block_turn_clk": "block_turnover",
+        "store_alone_bytes_per_clk": "store_bandwidth_per_sm",
+        "store_all_bytes_per_clk": "store_bandwidth_per_sm_all",
+    }
+    found = {
+        name: float(profile.number(f"measured.{key}"))
+        for name, key in keys.items()
+        if profile.has(f"measured.{key}")
+    }
+    if profile.has("measured.l2_read_bandwidth"):
+        rate = float(profile.number("measured.l2_read_bandwidth"))
+        found["l2_bytes_per_clk_sm"] = rate / profile.sm_count / profile.clock_hz
+    return found
 
 
 def _per_clock(value: float) -> float:

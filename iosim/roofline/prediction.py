@@ -28,6 +28,9 @@ TERMS = (
     "special functions",
     "shared memory",
     "vector",
+    "barriers",
+    "stores",
+    "loads",
     "edge",
     "masking",
     "waves and tail",
@@ -37,6 +40,8 @@ TERMS = (
     "start",
 )
 """What an ablation can leave out. "in turn" and "lone block" are not times of their own but ways to add them up."""
+RARE = ("vector", "barriers", "stores", "loads")
+"""Terms that few kernels have; others do not show them."""
 PAUSE_S = 70e-6
 """Between two of the repeated runs of a benchmark that clears the L2: little power is drawn in it (assumed)."""
 START_SPREAD_S = 0.7e-6
@@ -127,6 +132,8 @@ class _Model:
         self.work, self.machine, self.without = work, machine, without
         share, ops = kernel.share_on(machine.architecture, backward=work.backward), None
         hidden, mask = kernel.hidden_exp, kernel.mask_ops
+        if work.interleaved:
+            hidden = kernel.interleaved_exp or hidden
         if work.backward:
             ops = kernel.backward_ops
         self.best = Constants(
@@ -196,7 +203,7 @@ class _Model:
             formula="launches x (launch, cold instruction cache, first fetch)",
             inputs=inputs(("launches", self.work.launches, ""), ("start", c.start_s, "s")),
         )
-        shown = [t for t in terms if t.name != "vector" or t.seconds]
+        shown = [t for t in terms if t.name not in RARE or t.seconds]
         return [*shown, replace(hbm, hidden=behind), *self._side(c), start], self.machine.clock_hz / stretch
 
     def _side(self, c: Constants) -> list[Term]:

@@ -13,10 +13,15 @@ from iosim.errors import SimulationError
 from iosim.kernels import CLASSES, KernelFacts, load_kernel
 from iosim.kernels.facts import WARP_THREADS
 from iosim.onchip import on_chip
+from iosim.onchip.special import QUAD_LANES
 from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem, TileShape
+from iosim.roofline.shared_path import shared_path
 
 _SCHEMES = {"rows": "split-q", "keys": "split-k"}
+STEP_OPS, STEP_OPS_16_ROWS = 22, 28
+"""Instructions of a warp in a step of an mma.sync kernel that do not grow with its keys: the loop, addresses, shuffles
+and votes of statistics. Counted in the machine code of our flash2, warps of 16 and of 32 rows; taken for others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +35,11 @@ class FusedWork:
     `side_bytes`: streamed by small kernels before and after it, `launches` with them. `row_ops`: vector instructions
     of a tile for its rows, beyond those that the share of a kernel's class holds already (below zero: fewer).
     `descriptor_bytes`: shared memory read by the tensor cores themselves for a tile, which takes time only beyond the
-    matmuls'.
+    matmuls'. `path_wavefronts`: cycles of the shared-memory path in a tile, copies and statistics included; no tile is
+    faster. `exchanges`: barriers of a tile between which warps hand each other results. `row_special`: special-function
+    results of a tile beyond those of its scores and of the fitted kernel's rows. `interleaved`: exponentials stand
+    between products. `store_bytes`: of a tile, to slow memory, from accumulators; nothing overlaps them. `rounds`,
+    `first_bytes`: loads of a block outside its tiles, one after the other, and what they bring.
     """
 
     steps: NDArray[np.int64]
@@ -48,6 +57,13 @@ class FusedWork:
     launches: int = 1
     row_ops: float = 0.0
     descriptor_bytes: int = 0
+    path_wavefronts: float = 0.0
+    exchanges: int = 0
+    row_special: int = 0
+    interleaved: bool = False
+    store_bytes: int = 0
+    rounds: float = 0.0
+    first_bytes: int = 0
 
     @property
     def tiles(self) -> int:
@@ -77,7 +93,9 @@ def fused_work(
     Errors: `SimulationError` where they do not match the tiles that the mask leaves.
     """
     seen, padded = facts.packed(problem), facts.padded(problem)
-    by_warp = _operands(facts, padded, tile, threads)
+    warps = (threads or facts.threads_per_block) // WARP_THREADS
+    by_warp = _operands(facts, padded, tile, warps)
+    shares = facts.warps_divide == "keys"  # what is a row's, all warps share
     q_bytes = tile.rows * seen.head_dim * seen.dtype_q.itemsize
     return FusedWork(
         steps=_steps(np.asarray(accesses, dtype=np.int64), _tiles(facts, seen, tile)),
@@ -86,19 +104,23 @@ def fused_work(
         masked_tiles=masked_tiles(seen, tile),
         operand_bytes=by_warp,
         edge_bytes=q_bytes + tile.rows * seen.value_dim * seen.dtype_o.itemsize,
-        warps=(threads or facts.threads_per_block) // WARP_THREADS,
+        warps=warps,
         residents=residents,
         hbm_read_bytes=hbm_read_bytes,
         hbm_write_bytes=hbm_write_bytes,
-        row_ops=_row_ops(facts, seen, tile),
+        row_ops=row_ops(facts, seen, tile, warps),
+        path_wavefronts=_path(facts, padded, tile, warps),
+        exchanges=2 if shares else 0,  # maxima; sums and parts of O
+        row_special=tile.rows * max(0, facts.row_lanes - QUAD_LANES) if shares else 0,
+        interleaved=facts.interleaves_exp,
     )
 
 
-def _row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> float:
+def row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int) -> float:
     """What the rows of a tile cost beyond the same scores in the kernel that the class was fitted on.
 
     O is rescaled, one instruction a value, unless the kernel puts that off. Spilled bytes go out and in again, 128 a
-    clock, in which 128 lanes could have issued: one instruction a byte each way.
+    clock, in which 128 lanes could have issued: one instruction a byte each way. A step has instructions of its own.
     """
     name = CLASSES[facts.kernel_class].fitted_on
     fitted = load_kernel(name) if name else None
@@ -106,13 +128,21 @@ def _row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> flo
     if fitted is None or known is None:
         return 0.0
     scores = tile.rows * tile.cols / (known.rows * known.cols)
-    return _tile_row_ops(facts, seen, tile) - scores * _tile_row_ops(fitted, seen, known)
+    held = _tile_row_ops(fitted, seen, known, fitted.threads_per_block // WARP_THREADS)
+    return _tile_row_ops(facts, seen, tile, warps) - scores * held
 
 
-def _tile_row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> float:
+def _tile_row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int) -> float:
+    keys = facts.warps_divide == "keys"
     rescaled = tile.rows * seen.value_dim if facts.row_lanes else 0
+    if keys:  # the owner of a row adds up the parts of O
+        rescaled += warps * tile.rows * seen.value_dim
     spill = facts.spill(seen.head_dim, tile)
-    return rescaled + 2.0 * (spill.bytes_per_step if spill else 0)
+    out = rescaled + 2.0 * (spill.bytes_per_step if spill else 0)
+    if CLASSES[facts.kernel_class].operands_by_warp:
+        rows = tile.rows if keys else tile.rows / warps
+        out += warps * WARP_THREADS * (STEP_OPS + STEP_OPS_16_ROWS * rows / 16)
+    return out
 
 
 def masked_tiles(problem: AttentionProblem, tile: TileShape) -> int:
@@ -141,9 +171,14 @@ def _steps(accesses: NDArray[np.int64], tiles: int) -> NDArray[np.int64]:
     return np.asarray(accesses // (total // tiles))
 
 
-def _operands(facts: KernelFacts, padded: AttentionProblem, tile: TileShape, threads: int | None) -> int:
+def _operands(facts: KernelFacts, padded: AttentionProblem, tile: TileShape, warps: int) -> int:
     if not CLASSES[facts.kernel_class].operands_by_warp:
         return 0
-    warps = (threads or facts.threads_per_block) // WARP_THREADS
     step = on_chip(padded, tile, _SCHEMES[facts.warps_divide], warps=warps).step
     return step.operand_read_bytes + step.exchange_write_bytes + step.exchange_read_bytes
+
+
+def _path(facts: KernelFacts, padded: AttentionProblem, tile: TileShape, warps: int) -> float:
+    if not CLASSES[facts.kernel_class].operands_by_warp:
+        return 0.0
+    return shared_path(padded, tile, _SCHEMES[facts.warps_divide], warps=warps).total

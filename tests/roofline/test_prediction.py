@@ -30,7 +30,7 @@ from iosim.roofline import (
 )
 from iosim.roofline.backward import backward_work
 from iosim.roofline.unfused import GEMMS, aligned, predict_gemm, streaming_time
-from iosim.roofline.work import fused_work, masked_tiles
+from iosim.roofline.work import STEP_OPS, STEP_OPS_16_ROWS, fused_work, masked_tiles
 
 FULL = Constant(value=1.0, spread=0.0, unit="of peak", source="test")
 PLAIN = replace(CLASSES["wgmma"], tensor_share={"hopper": FULL})
@@ -85,6 +85,35 @@ def test_every_other_term() -> None:
 def test_shared_memory_hides_behind_other_warps() -> None:
     work = one_block(operand_bytes=12_800, residents=2, steps=np.array([1, 1]))
     assert by_name(predict(work, TINY, PLAIN))["shared memory"] == 100
+
+
+def test_nothing_is_faster_than_the_path_of_shared_memory() -> None:
+    """3072 cycles of other work a tile: a path of 3000 is beside it, one of 4000 takes 928 more."""
+    assert "shared memory" not in by_name(predict(one_block(path_wavefronts=3000), TINY, PLAIN))
+    longer = predict(one_block(path_wavefronts=4000, operand_bytes=12_800), TINY, PLAIN)
+    assert by_name(longer)["shared memory"] == 2 * (4000 - 3072)
+
+
+@pytest.mark.parametrize(("residents", "tile"), [(1, 3072 + 4000 + 2 * 50), (2, 4000 + (3072 + 50) / 2)])
+def test_warps_that_exchange_results_do_one_thing_at_a_time(residents: int, tile: float) -> None:
+    """Alone a block takes path and others in turn; of two, the shorter of both is half hidden."""
+    work = one_block(steps=np.array([1] * residents), path_wavefronts=4000, exchanges=2, residents=residents)
+    assert predict(work, TINY, PLAIN).seconds == pytest.approx(residents * tile / 1e9)
+
+
+def test_stores_and_loads_that_nothing_overlaps() -> None:
+    machine = replace(TINY, store_alone_bytes_per_clk=32, store_all_bytes_per_clk=16, l2_bytes_per_clk_sm=32)
+    work = one_block(store_bytes=6400, rounds=3, first_bytes=3200)
+    found = by_name(predict(work, replace(machine, hbm_latency_clk=500), PLAIN))
+    assert found["stores"] == 2 * 6400 // 16  # the only SM there is has the share of all
+    assert found["loads"] == 3 * 500 + 100
+    assert replace(machine, sms=4).store_bytes_per_clk(1) == 32
+
+
+def test_interleaved_exponentials_take_the_constant_of_their_class() -> None:
+    kernel = replace(PLAIN, interleaved_exp=replace(FULL, value=0.5))
+    assert by_name(predict(one_block(), TINY, kernel))["special functions"] == 2048
+    assert by_name(predict(one_block(interleaved=True), TINY, kernel))["special functions"] == 1024
 
 
 def test_tail_is_what_the_busiest_sm_has_beyond_the_mean() -> None:
@@ -284,9 +313,19 @@ def test_a_kernel_that_rescales_and_spills_less_than_the_fitted_one_is_credited_
         )
         return work.row_ops
 
+    step = 4 * 32 * (STEP_OPS + 2 * STEP_OPS_16_ROWS)  # four warps of 32 rows
     assert row_ops("torch-flash2") == 0
     # 128 x 128 values of O are not rescaled, 7168 bytes do not go out and in
     assert row_ops("iosim-flash2") == -(128 * 128 + 2 * 7168)
-    # the same card at twice the keys a tile: the rescale is spread over twice the scores
-    assert row_ops("torch-flash2", TileShape(rows=128, cols=128)) == 128 * 128 - 2 * (128 * 128 + 2 * 7168)
+    # the same card at twice the keys a tile: the rescale is spread over twice the scores, and so is a step's own work
+    assert (
+        row_ops("torch-flash2", TileShape(rows=128, cols=128))
+        == 128 * 128 - 2 * (128 * 128 + 2 * 7168) - step
+    )
+    # half the scores a step
+    assert row_ops("iosim-flash2", TileShape(rows=128, cols=32)) == step - (128 * 128 + 2 * 7168 + step) / 2
+    # four warps with all 64 rows: the owner of a row rescales O and adds up four parts
+    split = 4 * 32 * (STEP_OPS + 4 * STEP_OPS_16_ROWS) + 5 * 64 * 128
+    fitted = 128 * 128 + 2 * 7168 + step
+    assert row_ops("iosim-split_k_warps", TileShape(rows=64, cols=64)) == split - fitted / 2
     assert row_ops("cudnn-sdpa", TileShape(rows=128, cols=128)) == 0
