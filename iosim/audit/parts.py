@@ -34,12 +34,18 @@ SAMPLED_SLICES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartBytes:
-    """One kernel of a decode: bytes into the SMs, HBM bytes from a cold L2, special functions (None: not known)."""
+    """One kernel of a decode: bytes into the SMs, HBM bytes from a cold L2, special functions (None: not known).
+
+    `splits`: of the keys; with more than one, both kernels run. `main_hbm_*`: of the first of them.
+    """
 
     sm_read_bytes: int
     hbm_read_bytes: float
     hbm_write_bytes: float
     special_ops: int | None
+    splits: int
+    main_hbm_read_bytes: float
+    main_hbm_write_bytes: float
 
 
 def read_bytes(program: Program, kernel: str, problem: AttentionProblem, tile: TileShape) -> int:
@@ -81,12 +87,15 @@ def decode_part(
     )
     l2 = sliced_l2(profile, sampled_slices=SAMPLED_SLICES)
     simulated = simulate_kernels(program, bind(row.problem, tile), policies, l2, cold_kernels=True)
-    levels = next(k for k in simulated if k.kernel == kernel)
+    levels, main = next(k for k in simulated if k.kernel == kernel), simulated[0]
     return PartBytes(
         sm_read_bytes=read_bytes(program, kernel, row.problem, tile),
         hbm_read_bytes=levels.cache.fetch_bytes,
         hbm_write_bytes=max(0.0, levels.sm_write_bytes - levels.cache.dirty_bytes),
         special_ops=_special_ops(row, facts, kernel, options, tile) if row.kernel == "decode_split" else None,
+        splits=splits,
+        main_hbm_read_bytes=main.cache.fetch_bytes,
+        main_hbm_write_bytes=max(0.0, main.sm_write_bytes - main.cache.dirty_bytes),
     )
 
 

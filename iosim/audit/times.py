@@ -14,10 +14,13 @@ from iosim.audit.unfused import UnfusedBytes
 from iosim.errors import ProfileError
 from iosim.hardware import HardwareProfile
 from iosim.kernels import CLASSES, KernelFacts
-from iosim.levels import LevelTraffic
+from iosim.levels import LevelTraffic, kernel_policies
 from iosim.problem import TileShape
 from iosim.roofline import FusedWork, Machine, predict_both
+from iosim.roofline.combine import combine_time
 from iosim.roofline.lower_bound import compulsory_bytes
+from iosim.roofline.outer import outer_work
+from iosim.roofline.tiled_gemm import predict_tiled_gemm, tiled_gemm
 from iosim.roofline.unfused import GEMMS, aligned, predict_gemm, streaming_time
 from iosim.roofline.work import fused_work
 
@@ -27,6 +30,16 @@ _UNKNOWN: Mapping[str, float | None] = MappingProxyType({"profiled_time_s": None
 
 def work_of(row: MeasuredRow, facts: KernelFacts, tile: TileShape, levels: LevelTraffic) -> FusedWork:
     """What a measured fused kernel did, with the HBM bytes of the simulation and not those of the counter."""
+    if find_algorithm(facts.algorithm).outer == "k":
+        return outer_work(
+            facts,
+            row.problem,
+            tile,
+            residents=levels.policies.blocks_per_sm,
+            threads=row.threads_per_block,
+            hbm_read_bytes=levels.hbm_read_bytes,
+            hbm_write_bytes=levels.hbm_write_bytes,
+        )
     return fused_work(
         facts,
         row.problem,
@@ -51,10 +64,11 @@ def fused_times(
     """`profiled_time_s` (one launch) and `median_time_s` (repeated launches) of a fused kernel.
 
     `clock_hz`: of the SMs during the launch, where it was measured; None takes the highest. Nothing is predicted for
-    a loop over the keys outside, whose output comes from memory and goes back for every key tile, or for a launch
-    whose keys another kernel divides.
+    a loop over the keys outside whose card does not count its instructions, or for a launch whose keys another kernel
+    divides.
     """
-    if find_algorithm(facts.algorithm).outer == "k" or facts.divides_keys(row.problem, profile.sm_count):
+    outer = find_algorithm(facts.algorithm).outer == "k"
+    if facts.divides_keys(row.problem, profile.sm_count) or (outer and "loop" not in facts.instructions):
         return dict(_UNKNOWN)
     work = work_of(row, facts, tile, levels)
     try:
@@ -80,13 +94,19 @@ def streaming_times(row: MeasuredRow, profile: HardwareProfile) -> Times:
 
 
 def decode_times(row: MeasuredRow, part: PartBytes, profile: HardwareProfile) -> Times:
-    """Of one kernel of a decode with split keys: its HBM bytes at the measured bandwidth."""
+    """Of one kernel of a decode: the main one streams its HBM bytes, the one that joins splits is a chain of loads.
+
+    One run is of the row's kernel; of many runs the file has both kernels together.
+    """
     try:
         machine = Machine.of(profile, str(row.problem.dtype_k))
     except ProfileError:
         return dict(_UNKNOWN)
-    seconds = streaming_time(machine, part.hbm_read_bytes, part.hbm_write_bytes).seconds
-    return {"profiled_time_s": seconds, "median_time_s": seconds}
+    main = streaming_time(machine, part.main_hbm_read_bytes, part.main_hbm_write_bytes).seconds
+    joined = part.splits > 1
+    once = combine_time(machine, part.splits, again=False).seconds if row.kernel == "decode_combine" else main
+    after = combine_time(machine, part.splits, again=True).seconds if joined else 0.0
+    return {"profiled_time_s": once, "median_time_s": main + after}
 
 
 def gemm_time(
@@ -95,20 +115,30 @@ def gemm_time(
     """One launch of a GEMM of unfused attention.
 
     None for the softmax, which depends on the library, for rows that the library gives to another GEMM, and for a GEMM
-    of one known tile a thread block: the constant is that of a library's, which streams tile after tile.
+    of one known tile a thread block whose card does not count its instructions.
     """
-    if row.kernel not in GEMMS or not aligned(row.problem) or row.tile is not None:
+    if row.kernel not in GEMMS:
         return None
+    moved = {"hbm_read_bytes": found.hbm_read_bytes, "hbm_write_bytes": found.hbm_write_bytes}
+    kind = CLASSES[facts.kernel_class]
     try:
         machine = Machine.of(profile, str(row.problem.dtype_k))
-        predicted = predict_gemm(
-            row.kernel,
+        if row.tile is None:
+            if not aligned(row.problem):
+                return None
+            return predict_gemm(row.kernel, row.problem, machine, kind, **moved).seconds
+        policies = kernel_policies(
+            facts,
             row.problem,
-            machine,
-            CLASSES[facts.kernel_class],
-            hbm_read_bytes=found.hbm_read_bytes,
-            hbm_write_bytes=found.hbm_write_bytes,
+            row.tile,
+            profile,
+            registers_per_thread=row.registers_per_thread,
+            threads=row.threads_per_block,
+            shared_bytes=max(0, (row.shared_bytes_per_block or 0) - profile.sram_reserved_per_block_bytes),
         )
+        work = tiled_gemm(row.kernel, row.problem, facts, row.tile, residents=policies.blocks_per_sm)
+        if work is None:
+            return None
+        return predict_tiled_gemm(work, machine, kind.stream_share, **moved).seconds
     except ProfileError:
         return None
-    return predicted.seconds

@@ -14,6 +14,12 @@ NEVER_HIDDEN = 0.25
 the constants were fitted to; with more, tiles of our own mma.sync kernel show that a part stays (docs/tuning.md)."""
 
 
+def hiding(warps: int, residents: int) -> float:
+    """Warps of a scheduler that hide each other's reads of shared memory, less what never hides."""
+    each = max(1.0, warps * residents / SCHEDULERS)
+    return 1 / max(1 / each, NEVER_HIDDEN + (1 - 2 * NEVER_HIDDEN) / each)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
     """Every number of a prediction that is not counted: of the kernel's class, and of the GPU's measured rates."""
@@ -166,7 +172,7 @@ class Compute:
             Term(
                 name="stores",
                 seconds=tiles * cycles.stores / clock,
-                formula="tiles an SM x bytes a tile / (B/clk of an SM: its share, no more than one alone) / clock",
+                formula="tiles an SM x bytes a tile / (B/clk of an SM beside the others that store) / clock",
                 inputs=inputs(
                     ("bytes a tile", w.store_bytes, "B"),
                     ("rate", m.store_bytes_per_clk(w.blocks), "B/clk/SM"),
@@ -175,10 +181,12 @@ class Compute:
             Term(
                 name="loads",
                 seconds=blocks * self._loads() / clock,
-                formula="blocks an SM x (loads in turn x latency of HBM + bytes / (B/clk/SM of the L2)) / clock",
+                formula="blocks an SM x (loads in turn x their latency + bytes / (B/clk/SM of the L2)) / clock",
                 inputs=inputs(
                     ("loads in turn", w.rounds, ""),
                     ("latency", m.hbm_latency_clk, "clk"),
+                    ("of its own results", w.again_rounds, ""),
+                    ("latency of these", self._again_clk(), "clk"),
                     ("bytes that nothing hides", w.first_bytes, "B"),
                     ("L2", m.l2_bytes_per_clk_sm, "B/clk/SM"),
                 ),
@@ -228,14 +236,20 @@ class Compute:
     def _loads(self) -> float:
         """Loads of a block outside its tiles, each of which waits for the one before."""
         w, m = self.work, self.machine
-        return self._kept("loads", w.rounds * m.hbm_latency_clk + w.first_bytes / m.l2_bytes_per_clk_sm)
+        waits = w.rounds * m.hbm_latency_clk + w.again_rounds * self._again_clk()
+        return self._kept("loads", waits + w.first_bytes / m.l2_bytes_per_clk_sm)
+
+    def _again_clk(self) -> float:
+        """Until a load of what the block itself wrote is answered: from the L2, if that of all blocks at work fits."""
+        w, m = self.work, self.machine
+        at_work = min(w.blocks, m.sms * w.residents) * w.again_bytes
+        return m.l2_latency_clk if at_work <= m.l2_bytes else m.hbm_latency_clk
 
     def _kept(self, name: str, cycles: float) -> float:
         return 0.0 if name in self.without else cycles
 
     def _hiding(self, residents: int) -> float:
-        warps = max(1.0, self.work.warps * residents / SCHEDULERS)
-        return 1 / max(1 / warps, NEVER_HIDDEN + (1 - 2 * NEVER_HIDDEN) / warps)
+        return hiding(self.work.warps, residents)
 
     def _edge(self) -> float:
         """Q in and O out of one block at its SM's share of the bandwidth; nothing overlaps it."""

@@ -28,7 +28,7 @@ HBM_LATENCY_CLK, L2_LATENCY_CLK = 674.0, 289.0
 EXCHANGE_CLK, BLOCK_TURN_CLK = 50.0, 466.0
 STORE_ALONE_BYTES_PER_CLK, STORE_ALL_BYTES_PER_CLK = 29.4, 12.6
 L2_READ_BYTES_PER_CLK = 36.0
-"""Small things that a few kernels wait for, of an H200: until HBM or the L2 answers; a store to shared memory, a barrier
+"""Small things that a few kernels wait for, of an H200: until HBM or the L2 answers; a store to shared memory, barrier
 and another warp's load; from the end of a block to the start of the next in its place; what one SM stores as
 accumulators lie, alone and with all others; what it reads of the L2 with all others. Micro-benchmarks of our own, none
 of them a time of a kernel (validation/measurements/h200/measured_profile.yaml). Taken for GPUs that nobody measured."""
@@ -109,9 +109,11 @@ class Machine:
         )
 
     def store_bytes_per_clk(self, busy_sms: float) -> float:
-        """Of one SM, as accumulators lie: its share of what all write together, no more than one alone."""
-        share = self.store_all_bytes_per_clk * self.sms / max(1.0, min(busy_sms, self.sms))
-        return min(self.store_alone_bytes_per_clk, share)
+        """Of one SM, as accumulators lie: between one alone and all together, on a straight line."""
+        along = (min(busy_sms, self.sms) - 1) / max(1, self.sms - 1) if busy_sms > 1 else 0.0
+        return self.store_alone_bytes_per_clk + along * (
+            self.store_all_bytes_per_clk - self.store_alone_bytes_per_clk
+        )
 
     @property
     def tensor_flops_per_s(self) -> float:

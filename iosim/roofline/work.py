@@ -39,7 +39,8 @@ class FusedWork:
     faster. `exchanges`: barriers of a tile between which warps hand each other results. `row_special`: special-function
     results of a tile beyond those of its scores and of the fitted kernel's rows. `interleaved`: exponentials stand
     between products. `store_bytes`: of a tile, to slow memory, from accumulators; nothing overlaps them. `rounds`,
-    `first_bytes`: loads of a block outside its tiles, one after the other, and what they bring.
+    `first_bytes`: loads of a block outside its tiles, one after the other, and what they bring. `again_rounds`,
+    `again_bytes`: the same of what the block wrote itself, from the L2 where that of all blocks at work fits.
     """
 
     steps: NDArray[np.int64]
@@ -64,6 +65,8 @@ class FusedWork:
     store_bytes: int = 0
     rounds: float = 0.0
     first_bytes: int = 0
+    again_rounds: float = 0.0
+    again_bytes: int = 0
 
     @property
     def tiles(self) -> int:
@@ -123,13 +126,20 @@ def row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: 
     clock, in which 128 lanes could have issued: one instruction a byte each way. A step has instructions of its own.
     """
     name = CLASSES[facts.kernel_class].fitted_on
+    if name is None or load_kernel(name).tile(seen.head_dim) is None:
+        return 0.0
+    return _tile_row_ops(facts, seen, tile, warps) - fitted_row_ops(facts, seen, tile)
+
+
+def fitted_row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> float:
+    """What the rows of the kernel that the class was fitted on cost, for as many scores as `tile` has; 0 if unknown."""
+    name = CLASSES[facts.kernel_class].fitted_on
     fitted = load_kernel(name) if name else None
     known = fitted.tile(seen.head_dim) if fitted else None
     if fitted is None or known is None:
         return 0.0
     scores = tile.rows * tile.cols / (known.rows * known.cols)
-    held = _tile_row_ops(fitted, seen, known, fitted.threads_per_block // WARP_THREADS)
-    return _tile_row_ops(facts, seen, tile, warps) - scores * held
+    return scores * _tile_row_ops(fitted, seen, known, fitted.threads_per_block // WARP_THREADS)
 
 
 def _tile_row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int) -> float:

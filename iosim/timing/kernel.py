@@ -18,10 +18,14 @@ from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem, TileShape
 from iosim.roofline import LowerBound, Machine, Prediction, attention_bound, predict_both
 from iosim.roofline.backward import backward_work
+from iosim.roofline.combine import combine_time
 from iosim.roofline.lower_bound import compulsory_bytes
+from iosim.roofline.outer import outer_work
 from iosim.roofline.prediction import PAUSE_S
+from iosim.roofline.tiled_gemm import predict_tiled_gemm, tiled_gemm
 from iosim.roofline.unfused import GEMMS, KERNELS, SOFTMAX_NOTE, aligned, predict_gemm, streaming_time
 from iosim.roofline.work import fused_work
+from iosim.splits import best_split, split_table
 
 DEFAULT_KERNELS = MappingProxyType({"hopper": "cudnn-sdpa", "ampere": "torch-flash2", "ada": "torch-flash2"})
 """The fused kernel that torch prefers, by architecture."""
@@ -29,7 +33,14 @@ DEFAULT_KERNELS = MappingProxyType({"hopper": "cudnn-sdpa", "ampere": "torch-fla
 DECODE_NOTE = (
     "decode: another kernel of the library runs, whose tile is not known; its bytes alone are counted"
 )
-OUTER_KEYS = "the output comes from memory and goes back for every key tile: its time is not modelled"
+OUTER_KEYS = (
+    "the output comes from memory and goes back for every key tile, and its card does not count the instructions of "
+    "that loop"
+)
+GEMM_BLOCKS = 2
+"""Thread blocks an SM of a GEMM whose instructions its card counts: its registers leave room for two."""
+SPLIT_NOTE = "its bytes at the read bandwidth: the keys are divided over all SMs"
+JOIN_NOTE = "right behind the kernel that wrote the parts: they are in the L2"
 DIVIDED_KEYS = "so few blocks go to another kernel of the library, which divides their keys"
 
 
@@ -138,6 +149,8 @@ def time_kernel(
         run = _Run.backward(facts, problem, tile, machine, pause_s)
     elif facts.kernel_class == "unfused":
         run = _Run.unfused(facts, problem, profile, machine)
+    elif facts.algorithm == "decode" and problem.seq_q < DECODE_QUERIES:
+        run = _Run.split_keys(facts, problem, profile, machine)
     elif problem.seq_q < DECODE_QUERIES and not facts.pack_heads_at_single_query:
         run, tile = _Run.streaming(facts, problem, machine), None
     else:
@@ -192,7 +205,8 @@ class _Run:
     ) -> _Run:
         levels = simulate_kernel(facts, problem, tile, profile)
         launches: tuple[LaunchTime, ...] = ()
-        reason = OUTER_KEYS if find_algorithm(facts.algorithm).outer == "k" else None
+        outer = find_algorithm(facts.algorithm).outer == "k"
+        reason = OUTER_KEYS if outer and "loop" not in facts.instructions else None
         divided = facts.divides_keys(problem, profile.sm_count)
         if divided and problem.seq_q < DECODE_QUERIES:
             reason = f"{DIVIDED_KEYS}; see --kernel iosim-decode"
@@ -228,6 +242,24 @@ class _Run:
         )
 
     @classmethod
+    def split_keys(
+        cls, facts: KernelFacts, problem: AttentionProblem, profile: HardwareProfile, machine: Machine
+    ) -> _Run:
+        """A decode whose keys are split over the SMs: its bytes, and a second kernel that joins the splits."""
+        run = cls.streaming(facts, problem, machine)
+        tile, algorithm = facts.tile(problem.head_dim), find_algorithm(facts.algorithm)
+        if not run.launches or tile is None:
+            return run
+        table = split_table(problem, algorithm, facts.options, tile, profile.sm_count)
+        splits = best_split(table).splits
+        main = replace(run.launches[0], note=SPLIT_NOTE)
+        if splits == 1:
+            return replace(run, launches=(main,))
+        after = combine_time(machine, splits, again=True)
+        joined = LaunchTime(kernel=f"{facts.name} combine", once=after, repeated=after, note=JOIN_NOTE)
+        return replace(run, launches=(main, joined))
+
+    @classmethod
     def backward(
         cls,
         facts: KernelFacts,
@@ -252,7 +284,7 @@ class _Run:
     ) -> _Run:
         found = {kernel: unfused_bytes(kernel, problem, facts, profile) for kernel in KERNELS}
         hbm = round(sum(f.hbm_read_bytes + f.hbm_write_bytes for f in found.values()))
-        if not aligned(problem):
+        if not aligned(problem) and not facts.instructions:
             reason = "rows of S do not start on 16 bytes: another GEMM runs, not modelled"
             return cls(reason=reason, hbm_bytes=hbm)
         try:
@@ -270,15 +302,12 @@ def _fused_launch(
     machine: Machine,
     pause_s: float,
 ) -> tuple[LaunchTime, ...]:
-    work = fused_work(
-        facts,
-        problem,
-        tile,
-        levels.kernels[0].steps,
-        residents=levels.policies.blocks_per_sm,
-        hbm_read_bytes=levels.hbm_read_bytes,
-        hbm_write_bytes=levels.hbm_write_bytes,
-    )
+    hbm = {"hbm_read_bytes": levels.hbm_read_bytes, "hbm_write_bytes": levels.hbm_write_bytes}
+    residents = levels.policies.blocks_per_sm
+    if find_algorithm(facts.algorithm).outer == "k":
+        work = outer_work(facts, problem, tile, residents=residents, **hbm)
+    else:
+        work = fused_work(facts, problem, tile, levels.kernels[0].steps, residents=residents, **hbm)
     once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class], pause_s=pause_s)
     return (LaunchTime(kernel=facts.name, once=once, repeated=repeated),)
 
@@ -290,15 +319,12 @@ def _unfused_launch(
     if kernel not in GEMMS:
         floor = streaming_time(machine, read, written)
         return LaunchTime(kernel=kernel, once=floor, note=f"a floor: {SOFTMAX_NOTE}")
-    once = predict_gemm(
-        kernel,
-        problem,
-        machine,
-        CLASSES[facts.kernel_class],
-        hbm_read_bytes=read,
-        hbm_write_bytes=written,
-    )
-    return LaunchTime(kernel=kernel, once=once)
+    kind, hbm = CLASSES[facts.kernel_class], {"hbm_read_bytes": read, "hbm_write_bytes": written}
+    tile = facts.tile(problem.head_dim)
+    work = tiled_gemm(kernel, problem, facts, tile, residents=GEMM_BLOCKS) if tile else None
+    if work is None:
+        return LaunchTime(kernel=kernel, once=predict_gemm(kernel, problem, machine, kind, **hbm))
+    return LaunchTime(kernel=kernel, once=predict_tiled_gemm(work, machine, kind.stream_share, **hbm))
 
 
 def _shared_bytes(facts: KernelFacts, problem: AttentionProblem, tile: TileShape) -> int | None:

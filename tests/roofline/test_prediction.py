@@ -105,9 +105,17 @@ def test_stores_and_loads_that_nothing_overlaps() -> None:
     machine = replace(TINY, store_alone_bytes_per_clk=32, store_all_bytes_per_clk=16, l2_bytes_per_clk_sm=32)
     work = one_block(store_bytes=6400, rounds=3, first_bytes=3200)
     found = by_name(predict(work, replace(machine, hbm_latency_clk=500), PLAIN))
-    assert found["stores"] == 2 * 6400 // 16  # the only SM there is has the share of all
+    assert found["stores"] == 2 * 6400 // 32
     assert found["loads"] == 3 * 500 + 100
-    assert replace(machine, sms=4).store_bytes_per_clk(1) == 32
+    assert [replace(machine, sms=5).store_bytes_per_clk(n) for n in (1, 3, 5, 9)] == [32, 24, 16, 16]
+    assert TINY.sms == 1
+
+
+@pytest.mark.parametrize(("again_bytes", "latency"), [(1000, 200), (1001, 500)])
+def test_what_a_block_wrote_itself_comes_from_the_l2_where_it_fits(again_bytes: int, latency: int) -> None:
+    machine = replace(TINY, l2_bytes=1000, l2_latency_clk=200, hbm_latency_clk=500)
+    work = one_block(again_rounds=3, again_bytes=again_bytes)
+    assert by_name(predict(work, machine, PLAIN))["loads"] == 3 * latency
 
 
 def test_interleaved_exponentials_take_the_constant_of_their_class() -> None:
