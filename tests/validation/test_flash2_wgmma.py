@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,8 +62,28 @@ class TestPlan:
         assert launch.build.shared_bytes == 2 * 192 * 128 + 4 * 2 * 128 * 128 + 10 * 8 + 16
 
     def test_no_more_blocks_than_tiles(self) -> None:
-        (launch,) = RUNG.plan(problem(seq=400, heads=5, batch=1), H200).launches
+        (launch,) = RUNG.plan(
+            problem(seq=400, heads=5, batch=1), H200, TileShape(rows=192, cols=128)
+        ).launches
         assert launch.grid == (3 * 5, 1, 1)
+
+    @pytest.mark.parametrize(
+        ("rows", "changes"),
+        [
+            (192, {}),
+            (192, {"batch": 1, "seq": 16384}),
+            (128, {"batch": 16, "seq": 1024}),  # 192 rows cut 1024 into 5.3
+            (128, {"batch": 1, "seq": 1024}),  # all tiles at once: the shorter one is done first
+            (192, {"batch": 16, "seq": 768}),
+            (64, {"batch": 64, "seq_q": 1, "seq_k": 8192}),
+        ],
+    )
+    def test_the_default_leaves_the_busiest_sm_the_least(self, rows: int, changes: dict[str, Any]) -> None:
+        sizes = {"seq": 4096} | changes
+        if "seq_q" in sizes:
+            del sizes["seq"]
+        asked = AttentionProblem.of(**{"heads": 16, "batch": 4, "head_dim": 128, **sizes})
+        assert RUNG.tiles(asked, H200)[0] == TileShape(rows=rows, cols=128)
 
     def test_boxes_are_the_tile(self) -> None:
         (launch,) = RUNG.plan(problem(), H200, TileShape(rows=128, cols=160)).launches

@@ -63,7 +63,7 @@
 //     Br = 192, C = 3    Bc = 64, 96, 128              turns; overlap at d = 64 only (at 128 P has no registers)
 //     Br = 128, C = 2    Bc = 64, 128, 160             overlap, no turns (with two they cost more than they order)
 //     Br = 64,  C = 1    Bc = 64, 96, 128, 160, 192    overlap
-// Default: 192 × 128.
+// Default: 128 columns, and the rows with which the busiest SM is done first (rungs/flash2_wgmma.py).
 
 struct Ring {  // STAGES slots; the phase is the parity of the lap
     u32 full, empty;  // addresses of the barriers of slot 0

@@ -55,6 +55,10 @@ REGISTERS = MappingProxyType(
 # Columns by rows; more of them spill (192 rows) or pass the shared memory of a block.
 COLUMNS = MappingProxyType({192: (128, 96, 64), 128: (128, 160, 64), 64: (128, 192, 160, 96, 64)})
 HEAD_DIMS = (64, 128)
+DEFAULTS = tuple(TileShape(rows=rows, cols=128) for rows in COLUMNS)
+ROW_COST = MappingProxyType({192: 1.0, 128: 1.08, 64: 1.45})
+"""Time of a row of a tile: 732, 680 and 510 TFLOP/s where no SM waits, N = 2048 and d = 128 on an H200
+(validation/measurements/h200/wgmma_tiles.csv). More rows share each block of K and V, more warpgroups take turns."""
 
 
 class Flash2Wgmma(Rung):
@@ -76,10 +80,12 @@ class Flash2Wgmma(Rung):
         )
 
     def tiles(self, problem: AttentionProblem, gpu: GpuFacts) -> tuple[TileShape, ...]:
-        """192 × 128 first, the fastest; the others are there to be measured."""
+        """The fastest first; the others are there to be measured."""
         if gpu.architecture != ARCHITECTURE or problem.head_dim not in HEAD_DIMS:
             return ()
-        return tuple(t for t in _tiles() if shared_bytes(problem.head_dim, t) <= gpu.shared_bytes_per_block)
+        fit = [t for t in _tiles() if shared_bytes(problem.head_dim, t) <= gpu.shared_bytes_per_block]
+        first = min(DEFAULTS, key=lambda tile: _waves_cost(tile, problem, gpu))
+        return tuple(sorted(fit, key=lambda tile: tile != first))
 
     def plan(self, problem: AttentionProblem, gpu: GpuFacts, tile: TileShape | None = None) -> Plan:
         """One launch of at most a block an SM, and a counter of tiles. Errors: see `Rung.plan`."""
@@ -177,6 +183,12 @@ def heads_together(problem: AttentionProblem, row_tiles: int, gpu: GpuFacts) -> 
     planes = problem.heads * problem.batch
     groups = max(1, planes // max(in_cache, enough_tiles, 1))
     return -(-planes // groups)
+
+
+def _waves_cost(tile: TileShape, problem: AttentionProblem, gpu: GpuFacts) -> float:
+    """Rows that the busiest SM computes, those past the end of a head with them, at their cost."""
+    tiles = -(-problem.seq_q // tile.rows) * problem.heads * problem.batch
+    return -(-tiles // gpu.sms) * tile.rows * ROW_COST[tile.rows]
 
 
 def _tiles() -> tuple[TileShape, ...]:
