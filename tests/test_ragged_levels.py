@@ -80,7 +80,7 @@ def test_the_grid_has_the_blocks_of_every_sequence_and_no_more():
     lengths = [1000, 37, 300]
     _, sequences = batch(lengths)
     program = ALGORITHMS["flash2"].program("none", ALGORITHMS["flash2"].resolve({}))
-    table = ragged_table(program.kernels[0], [bind(p, TILE) for p in sequences], 1000)
+    table, _ = ragged_table(program.kernels[0], [bind(p, TILE) for p in sequences], 1000)
     blocks = sorted(zip(table["batch"], table["head"], table["i"], strict=True))
     assert blocks == [(s, h, i) for s, n in enumerate(lengths) for h in range(2) for i in range(-(-n // 64))]
 
@@ -91,7 +91,7 @@ def test_sequences_lie_one_after_another_without_padding_or_overlap():
     program = ALGORITHMS["flash2"].program("none", ALGORITHMS["flash2"].resolve({}))
     (kernel,) = program.kernels
     bindings = [bind(p, TILE) for p in sequences]
-    table = ragged_table(kernel, bindings, 1000)
+    table, _ = ragged_table(kernel, bindings, 1000)
     many = len(table["batch"])
     traces = RaggedTraces(program, kernel, bindings, table, np.zeros(many, dtype=bool))
     block = np.repeat(np.arange(many), traces.phases)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iosim.cli.drawing import wrote
+from iosim.cli.drawing import ticker, wrote
 from iosim.cli.options import (
     OUTPUT,
     AsJson,
@@ -101,6 +101,7 @@ def require(
             footprint_model=footprint,
             sram_bytes=hardware.sram_bytes(asked, said),
             tile=None if tiles == "best" else TileShape.parse(tiles),
+            progress=ticker("through the L2"),
         )
     paths = _save(found, Path(out)) if out is not None else []
     warn(said)

@@ -74,7 +74,7 @@ def block_table(kernel: Kernel, binding: Binding, most: int) -> dict[str, npt.ND
         trips = np.maximum(stop - start, 0)
         rows = int(trips.sum())
         if rows > most:
-            raise ProgramError(f"kernel {kernel.name}: more than {most} thread blocks; take larger tiles")
+            raise ProgramError(f"kernel {kernel.name}: more than {most:,} thread blocks; take larger tiles")
         source = np.repeat(np.arange(len(trips)), trips)
         index = start[source] + np.arange(rows) - np.repeat(np.cumsum(trips) - trips, trips)
         table = {name: column[source] for name, column in table.items()} | {loop.index: index}

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from iosim.interpret.trace import block_table
+from iosim.errors import SimulationError
+from iosim.interpret.trace import block_lengths, block_table
 from iosim.memory.cache import Cache
 from iosim.memory.config import READ, WRITE, Accesses, CacheConfig, CacheCounts
 from iosim.memory.launch import backward_blocks, grid_order, launched, outside_loops
@@ -22,6 +24,8 @@ from iosim.memory.streams import BlockTraces, Ranges
 from iosim.program.ir import Kernel, Program
 
 MAX_BLOCKS = 4_000_000
+MAX_ACCESSES = 2_000_000_000
+"""Tile accesses of a kernel: a quarter of an hour."""
 PIECE = 1 << 18  # events merged at a time
 Progress = Callable[[int, int], None]
 
@@ -99,7 +103,7 @@ def simulate_kernels(
     for kernel in program.kernels:
         if cold_kernels:
             cache, before = Cache(l2), [CacheCounts()] * len(streams)
-        run = _KernelRun(program, kernel, binding, policies, l2, sequences)
+        run = _KernelRun(program, kernel, binding, policies, l2, sequences, progress)
         for accesses in run.accesses(progress):
             cache.feed(accesses)
         after = [cache.counts(stream) for stream in streams]
@@ -162,19 +166,27 @@ class _KernelRun:
         policies: Policies,
         l2: CacheConfig,
         sequences: Sequence[Mapping[str, int]] = (),
+        progress: Progress | None = None,
     ) -> None:
         self.policies, self.l2 = policies, l2
         if sequences:
-            self.table = ragged_table(kernel, sequences, MAX_BLOCKS)
+            self.table, total = ragged_table(kernel, sequences, MAX_BLOCKS)
         else:
             self.table = block_table(kernel, binding, MAX_BLOCKS)
+            total = int(block_lengths(kernel, self.table, binding).sum())
+        if total > MAX_ACCESSES:
+            raise SimulationError(
+                f"kernel {kernel.name}: {total:,} tile accesses are too many to simulate; at most {MAX_ACCESSES:,}: "
+                "take larger tiles, shorter sequences or fewer heads"
+            )
+        alive = partial(progress, 0, total) if progress else None  # long traces take a while to make
         order = grid_order(self.table, policies)
         backward = backward_blocks(order, policies)
         self.traces: BlockTraces | RaggedTraces
         if sequences:
-            self.traces = RaggedTraces(program, kernel, sequences, self.table, backward)
+            self.traces = RaggedTraces(program, kernel, sequences, self.table, backward, alive)
         else:
-            self.traces = BlockTraces(program, kernel, binding, self.table, backward)
+            self.traces = BlockTraces(program, kernel, binding, self.table, backward, alive)
         self.spill_stream = len(self.traces.places)
         self.phases = self.traces.phases
         self.before, self.after = outside_loops(kernel)

@@ -7,13 +7,13 @@ A tensor holds the sequences one after another without padding, each as [head, r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iosim.errors import SimulationError
-from iosim.interpret.trace import block_table
+from iosim.interpret.trace import block_lengths, block_table
 from iosim.memory.streams import TENSOR_ALIGNMENT_BYTES, BlockTraces, Ranges, layout
 from iosim.program.ir import Kernel, Program
 
@@ -21,8 +21,8 @@ Ints = NDArray[np.int64]
 Binding = Mapping[str, int]
 
 
-def ragged_table(kernel: Kernel, sequences: Sequence[Binding], most: int) -> dict[str, Ints]:
-    """Every thread block as columns, one a grid index; `batch` is the number of the sequence.
+def ragged_table(kernel: Kernel, sequences: Sequence[Binding], most: int) -> tuple[dict[str, Ints], int]:
+    """Every thread block as columns, one a grid index; `batch` is the number of the sequence. And all their accesses.
 
     `sequences`: the letters of each, B = 1. Errors: `SimulationError` when there are more than `most` blocks.
     """
@@ -36,7 +36,9 @@ def ragged_table(kernel: Kernel, sequences: Sequence[Binding], most: int) -> dic
         )
     out = {name: np.concatenate([tables[k][name] for k in kind]) for name in tables[0]}
     out["batch"] = np.repeat(np.arange(len(sequences)), [sizes[k] for k in kind])
-    return out
+    alone = zip(kinds, tables, np.bincount(kind).tolist(), strict=True)
+    accesses = sum(many * int(block_lengths(kernel, own, sequences[k]).sum()) for k, own, many in alone)
+    return out, accesses
 
 
 class RaggedTraces:
@@ -52,6 +54,7 @@ class RaggedTraces:
         sequences: Sequence[Binding],
         table: Mapping[str, Ints],
         backward: NDArray[np.bool_],
+        alive: Callable[[], None] | None = None,
     ) -> None:
         kinds, kind = _distinct(sequences)
         alone = [list(layout(program, sequences[first]).values()) for first in kinds]
@@ -74,7 +77,9 @@ class RaggedTraces:
         for number, first in enumerate(kinds):
             mine = np.flatnonzero(self._kind == number)
             columns = {name: column[mine] for name, column in table.items()} | {"batch": 0 * mine}
-            traces = BlockTraces(program, kernel, sequences[first], columns, backward[mine])
+            traces = BlockTraces(program, kernel, sequences[first], columns, backward[mine], alive)
+            if alive:
+                alive()
             self._place[mine] = np.arange(len(mine))
             self.phases[mine] = traces.phases
             self._traces.append(traces)

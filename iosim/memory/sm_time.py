@@ -77,8 +77,8 @@ def _shared_compiled(work: Any, sms: int, residents: int, alone: float) -> float
     from iosim.memory import sm_time_kernels
 
     left, ends = np.zeros((sms, residents)), np.zeros(sms)
-    held, taken = np.zeros(sms, dtype=np.int64), np.zeros(sms, dtype=np.int64)
-    return float(sm_time_kernels.shared(work, left, held, ends, taken, alone))
+    held, taken, heap = (np.zeros(sms, dtype=np.int64) for _ in range(3))
+    return float(sm_time_kernels.shared(work, left, held, ends, taken, heap, alone))
 
 
 def _shared(work: list[float], sms: int, residents: int, alone: float) -> float:

@@ -34,11 +34,14 @@ def one_a_time(work: Floats, busy: Floats) -> None:
 
 
 @kernel
-def shared(work: Floats, left: Floats, held: Ints, ends: Floats, taken: Ints, alone: float) -> Any:
+def shared(
+    work: Floats, left: Floats, held: Ints, ends: Floats, taken: Ints, heap: Ints, alone: float
+) -> Any:
     """Blocks share their SM; the next one goes where a place falls free first. Returns when the last one ends.
 
     `left` [SMs, places]: work left of the blocks of each SM, the first `held` of a row. `ends`: when the shortest of
-    an SM ends (infinity for an empty one). `taken`: how often an SM was served; on a tie the one served least goes.
+    an SM ends (infinity for an empty one). `taken`: how often an SM was served; on a tie the one served least goes,
+    then the lower number. `heap` [SMs]: place for the SMs in that order.
     """
     sms, places = left.shape
     given = 0
@@ -50,12 +53,12 @@ def shared(work: Floats, left: Floats, held: Ints, ends: Floats, taken: Ints, al
                 given += 1
     for i in range(sms):
         ends[i] = _span(left, held, i, alone) if held[i] else np.inf
+        heap[i] = i
+    for i in range(sms // 2 - 1, -1, -1):
+        _sink(heap, ends, taken, i)
     now = 0.0
     while True:
-        at = 0
-        for i in range(1, sms):
-            if ends[i] < ends[at] or (ends[i] == ends[at] and taken[i] < taken[at]):
-                at = i
+        at = heap[0]
         if ends[at] == np.inf:
             return now
         now = ends[at]
@@ -66,6 +69,32 @@ def shared(work: Floats, left: Floats, held: Ints, ends: Floats, taken: Ints, al
             given += 1
         taken[at] += 1
         ends[at] = now + _span(left, held, at, alone) if held[at] else np.inf
+        _sink(heap, ends, taken, 0)
+
+
+@kernel
+def _earlier(ends: Floats, taken: Ints, a: Any, b: Any) -> Any:
+    """Whether SM a is served before SM b."""
+    if ends[a] != ends[b]:
+        return ends[a] < ends[b]
+    return taken[a] < taken[b] if taken[a] != taken[b] else a < b
+
+
+@kernel
+def _sink(heap: Ints, ends: Floats, taken: Ints, i: Any) -> None:
+    """Restore the heap after the entry at i grew."""
+    one = heap[i]
+    while True:
+        child = 2 * i + 1
+        if child >= heap.size:
+            break
+        if child + 1 < heap.size and _earlier(ends, taken, heap[child + 1], heap[child]):
+            child += 1
+        if _earlier(ends, taken, one, heap[child]):
+            break
+        heap[i] = heap[child]
+        i = child
+    heap[i] = one
 
 
 @kernel

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +79,7 @@ class BlockTraces:
 
     `table`: the blocks as columns, one a grid index. Blocks that differ only in batch entry and head are one *kind*:
     they share a trace, shifted by whole heads. `backward`: for each block, whether it walks its keys backwards.
+    `alive` is called now and then while traces are made.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class BlockTraces:
         binding: Mapping[str, int],
         table: Mapping[str, Ints],
         backward: NDArray[np.bool_],
+        alive: Callable[[], None] | None = None,
     ) -> None:
         self.program, self.kernel, self.binding = program, kernel, dict(binding)
         self.places = list(layout(program, binding).values())
@@ -106,7 +108,11 @@ class BlockTraces:
         self._size = 0
         self._all = None if backward.any() else self._all_at_once()
         if self._all is None:
-            lengths = np.array([len(self.ranges(k)) for k in range(len(self._keys))], dtype=np.int64)
+            lengths = np.empty(len(self._keys), dtype=np.int64)
+            for kind in range(len(lengths)):
+                lengths[kind] = len(self.ranges(kind))
+                if alive:
+                    alive()
         else:
             lengths = self._all[1]
         self.phases = lengths[self.kind]

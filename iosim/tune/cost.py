@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iosim.algorithms.registry import find_algorithm
+from iosim.errors import UsageError
 from iosim.hardware import HardwareProfile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import count
@@ -51,6 +52,8 @@ L2_BYTES_PER_CLK_SM = 36.0
 for GPUs that nobody measured."""
 LATENCY_CLK = MappingProxyType({"l2": 281.0, "hbm": 690.0})
 """Clocks until a read is answered, of a GH200 (its profile). Taken for GPUs that nobody measured."""
+MOST_BLOCKS = 4_000_000
+"""Of a design: each of them is placed on an SM, in a second or so."""
 ROWS = 16
 """Row tiles that hold all rows are alike: the steps of one stand for all."""
 
@@ -171,6 +174,17 @@ def blocks_of(load: Workload, design: Design) -> int:
     """Thread blocks of the main kernel."""
     found = thread_blocks(load.program(design.splits), load.binding(design))
     return int(next(iter(found.values())))
+
+
+def check_blocks(load: Workload, designs: Sequence[Design]) -> None:
+    """`UsageError` where a design has more thread blocks than can be timed one by one."""
+    one_each = {(d.tile, d.splits): d for d in designs}.values()
+    most, design = max(((blocks_of(load, d), d) for d in one_each), key=lambda pair: pair[0])
+    if most > MOST_BLOCKS:
+        raise UsageError(
+            f"tile {design.tile}: {most:,} thread blocks are too many to time; at most {MOST_BLOCKS:,}: ask for fewer "
+            "heads or a smaller batch: once they fill the GPU some times over, the best tile hardly depends on them"
+        )
 
 
 def steps_of(load: Workload, design: Design) -> Ints:

@@ -12,7 +12,7 @@ from iosim.hardware import HardwareProfile
 from iosim.kernels import CLASSES
 from iosim.problem import AttentionProblem
 from iosim.roofline import Machine
-from iosim.tune.cost import Workload, blocks_of, sm_bytes, times
+from iosim.tune.cost import Workload, blocks_of, check_blocks, sm_bytes, times
 from iosim.tune.design import (
     FEW_ROWS,
     ORDERS,
@@ -79,6 +79,7 @@ def tune(
     asked = [(v, f) for d, f in held if f.fits for v in _variants(load, d, f, chosen)]
     if not asked:
         raise TileError(_nothing(load, refused))
+    check_blocks(load, [d for d, _ in asked])
     machine, no_time = _machine(load)
     if objective == "time" and machine is None:
         raise UsageError(f"--objective time: {no_time}; --objective bytes needs no time")

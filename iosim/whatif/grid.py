@@ -24,7 +24,7 @@ from iosim.kernels import CLASSES
 from iosim.memory.occupancy import SHARED_GRANULE_BYTES
 from iosim.problem import AttentionProblem
 from iosim.roofline import Machine
-from iosim.tune.cost import Workload, l2_bytes_per_s, sm_bytes, times
+from iosim.tune.cost import Workload, check_blocks, l2_bytes_per_s, sm_bytes, times
 from iosim.tune.design import Choices, Design, Fit, check, fit, padded, shapes
 from iosim.tune.hbm import hbm_estimate
 from iosim.tune.search import default_class, workload
@@ -189,6 +189,7 @@ def _designs(load: Workload, machine: Machine, most_bytes: float) -> _Designs:
         found += [(design, replace(held, blocks_per_sm=k)) for k in range(1, held.blocks_per_sm + 1)]
     if not found:
         raise TileError(f"what-if: no design of {load.kernel_class} fits; use a smaller head dimension")
+    check_blocks(load, [d for d, _ in found])
     moved = sm_bytes(load, [d for d, _ in found])
     fast = replace(machine, hbm_read_bytes_per_s=l2_bytes_per_s(load.gpu))
     apart = 1 / machine.hbm_read_bytes_per_s - 1 / fast.hbm_read_bytes_per_s

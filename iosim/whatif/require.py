@@ -11,9 +11,10 @@ import numpy as np
 
 from iosim.algorithms.registry import Algorithm
 from iosim.curves.capacity import Run, merged_curve
-from iosim.errors import TileError, UsageError
+from iosim.errors import SimulationError, TileError, UsageError
 from iosim.hardware import HardwareProfile
 from iosim.levels import generic_policies, simulate_levels
+from iosim.memory.hierarchy import Progress
 from iosim.problem import AttentionProblem, TileShape
 from iosim.tune.cost import l2_bytes_per_s
 from iosim.whatif.answer import Answer, Point, Requirement
@@ -27,6 +28,8 @@ NO_L2, WITH_L2 = "no L2", "behind the L2"
 """Readings: every byte into the SMs comes from HBM, as in the papers; or from an L2 that holds what blocks share."""
 WAVES = 3
 """Waves of thread blocks that are followed through the L2; the other heads repeat them."""
+MOST_ACCESSES = 100_000_000
+"""Tile accesses followed for every capacity of the L2 at once: a minute or two."""
 HALF_OCTAVES = range(-8, 9)
 
 
@@ -41,13 +44,15 @@ def require(
     footprint_model: str = "kernel",
     sram_bytes: int | None = None,
     tile: TileShape | None = None,
+    progress: Progress | None = None,
 ) -> Requirement:
     """Solve for one memory.
 
     `solve`: sram (bytes of a thread block), l2 (bytes) or hbm (bandwidth in B/s). `reach`: a share above 0, at most 1.
     `sram_bytes`: M where it is not solved for, by default the profile's; `tile`: the one to use instead of the best in
-    M, for l2 and hbm. Errors: `UsageError` for an unknown name or
-    algorithm without tiles, `TileError` where no tile fits, `ProfileError` for a GPU without the dtype or an L2.
+    M, for l2 and hbm. `progress`: told of the tile accesses that are followed, and of all, for l2 and hbm.
+    Errors: `UsageError` for an unknown name or algorithm without tiles, `TileError` where no tile fits, `ProfileError`
+    for a GPU without the dtype or an L2, `SimulationError` for a workload that is too long to follow.
     """
     if solve not in MEMORIES:
         raise UsageError(f"--solve: unknown memory {solve!r}; allowed: {', '.join(MEMORIES)}")
@@ -68,6 +73,7 @@ def require(
         reach=reach,
         tiles=tiles,
         sram_bytes=gpu.sram_per_block_bytes if sram_bytes is None else sram_bytes,
+        progress=progress,
     )
     answers = {"sram": asked.sram, "l2": asked.l2, "hbm": asked.hbm}[solve]()
     return Requirement(
@@ -92,6 +98,7 @@ class _Asked:
     reach: float
     tiles: Tiles
     sram_bytes: int
+    progress: Progress | None
 
     # SRAM ----------------------------------------------------------------------------------------------------
     def sram(self) -> list[Answer]:
@@ -163,7 +170,13 @@ class _Asked:
         chosen = tiles.chosen((tiles.rows == tile.rows) & (tiles.cols == tile.cols))
         others = times(replace(self.target, compulsory_s=0.0), chosen, bandwidth)[:, 0]
         run, scale = self._run(tile)
-        curve = merged_curve(run, generic_policies(self.gpu, run.live_bytes))
+        accesses = sum(stream.total for stream in run.streams())
+        if accesses > MOST_ACCESSES:
+            raise SimulationError(
+                f"--solve l2: {accesses:,} tile accesses are too many to follow; "
+                f"at most {MOST_ACCESSES:,}: take a shorter sequence, or a tile of more keys (--tiles)"
+            )
+        curve = merged_curve(run, generic_policies(self.gpu, run.live_bytes), self.progress)
         hbm = self.target.machine.hbm_peak_bytes_per_s
         steps = np.append(np.array([0], dtype=np.int64), curve.capacities_bytes)
         total = np.maximum(others.max(), curve.total_bytes(steps) * scale / hbm)
@@ -216,7 +229,9 @@ class _Asked:
         """Read and written at HBM with the GPU's own L2, simulated."""
         run, scale = self._run(tile)
         policies = generic_policies(self.gpu, run.live_bytes)
-        found = simulate_levels(run.algorithm, run.problem, run.options, tile, self.gpu, policies)
+        found = simulate_levels(
+            run.algorithm, run.problem, run.options, tile, self.gpu, policies, progress=self.progress
+        )
         # what is still dirty in the L2 at the end is written later, at the same pins
         return (found.hbm_read_bytes + found.hbm_write_bytes + found.dirty_bytes) * scale
 
