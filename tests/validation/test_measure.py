@@ -11,12 +11,14 @@ from typer.testing import CliRunner
 
 from iosim.errors import DeviceError, ProfileError
 from iosim.hardware import check_file, load_profile
+from iosim.roofline import Machine
 from iosim_validation import measure_device
 from iosim_validation.launch import GpuFacts
 from iosim_validation.measure import Figure, Measured, measure, plateau_and_knee, quantity_text
 from iosim_validation.measured_profile import profile_for, profile_text, write_profile
 from iosim_validation.microbenchmarks import Micro, builds
 from iosim_validation.nvrtc import compile_cubin
+from iosim_validation.waits import HOPS, STEPS, TURN_RESIDENTS, wait_builds
 
 MIB = 2**20
 
@@ -35,6 +37,8 @@ class FakeBench:
         self.tensor_share = tensor_share
 
     def seconds(self, micro: Micro) -> float:
+        if micro.launch.build.entry == "turn":  # 400 clocks of 1.98 GHz a block and place
+            return micro.launch.grid[0] / 132 / TURN_RESIDENTS * 400 / 1.98e9
         if micro.launch.build.entry != "read_tiles":
             return micro.bytes_moved / 4.5e12
         count, first = (int(a) for a in micro.launch.arguments[1:3])  # type: ignore[arg-type]
@@ -47,6 +51,13 @@ class FakeBench:
         entry = micro.launch.build.entry
         if entry == "read_shared":
             return micro.bytes_moved / (0.9 * 128)
+        if entry == "chase":
+            sweep = int(micro.launch.arguments[2])  # type: ignore[arg-type]
+            return HOPS * (700.0 if sweep else 280.0)
+        if entry == "exchange":
+            return STEPS * 45.0
+        if entry == "store_pairs":
+            return micro.bytes_moved / (30 if micro.launch.grid[0] == 1 else 12)
         peak = {"exp_rate": 16, "fma_rate": 256, "mma_rate": 4096, "wgmma_rate": 4096}[entry]
         return micro.operations_per_sm / (peak * (self.tensor_share if peak == 4096 else 0.9))
 
@@ -77,6 +88,15 @@ def test_it_finds_the_rates_that_the_gpu_has() -> None:
     assert found["special_per_sm"].measured == pytest.approx(0.9 * 16)
     for name in ("fp32_per_sm", "mma_fp16_per_sm", "wgmma_bf16_per_sm"):
         assert found[name].share == pytest.approx(0.9, rel=0.002), name  # printed peaks are rounded
+    for name, value in {
+        "hbm_latency": 700,
+        "l2_latency": 280,
+        "exchange_latency": 45,
+        "store_bandwidth_per_sm": 30,
+        "store_bandwidth_per_sm_all": 12,
+        "block_turnover": 400,
+    }.items():
+        assert found[name].measured == pytest.approx(value), name
     assert found["matrix_clock"].share == pytest.approx(1.6 / 1.98)
     assert not any(figure.flag for figure in found.values())
 
@@ -98,13 +118,16 @@ def test_the_profile_it_writes_is_a_profile(tmp_path: Path) -> None:
     assert check_file(str(path)) == []
     profile, base = load_profile(str(path)), load_profile("h200-sxm")
     assert profile.number("measured.hbm_read_bandwidth") == pytest.approx(4.5e12)
+    machine = Machine.of(profile, "fp16")
+    assert (machine.hbm_latency_clk, machine.exchange_clk) == pytest.approx((700, 45))
+    assert (machine.block_turn_clk, machine.store_alone_bytes_per_clk) == pytest.approx((400, 30))
     assert profile.number("measured.energy_per_flop") == base.number("measured.energy_per_flop")
     assert "2026-01-02" in profile.quantities["measured.hbm_read_bandwidth"].source
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_gpu_without_wgmma_is_measured_with_mma_sync_alone() -> None:
-    found = by_key(measure(FakeBench("sm_80"), None, lambda _: None))  # type: ignore[arg-type]
+    found = by_key(measure(FakeBench("sm_80"), None, lambda _: None))
     assert not any(name.startswith("wgmma") for name in found)
     assert found["mma_fp16_per_sm"].theory is None
     assert not found["mma_fp16_per_sm"].flag
@@ -157,7 +180,7 @@ def test_without_a_gpu_it_says_what_is_missing() -> None:
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_89", "sm_90a", "sm_100"])
 def test_every_micro_benchmark_compiles_without_spills(architecture: str) -> None:
     gpu = GpuFacts(name="", architecture=architecture, sms=1, shared_bytes_per_block=101376, l2_bytes=MIB)
-    for build in builds(gpu):
+    for build in (*builds(gpu), *wait_builds(gpu)):
         found = compile_cubin(build.source(), architecture, build.entry).resources[build.entry]
         assert found.registers_per_thread <= build.registers_at_most
         assert (found.spill_store_bytes, found.spill_load_bytes, found.notes) == (0, 0, ())

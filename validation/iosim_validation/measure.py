@@ -27,6 +27,7 @@ from iosim_validation.microbenchmarks import (
     vector_micro,
     wgmma_micro,
 )
+from iosim_validation.waits import turn_clocks, turn_micro, waits
 
 LEAST_SHARE, MOST_SHARE = 0.60, 1.00
 ROUNDING = 0.005
@@ -153,6 +154,8 @@ def measure(bench: Bench, profile: HardwareProfile | None, tell: Tell) -> Measur
     figures += _l2(curve)
     tell("rates of an SM")
     figures += _per_sm(bench, theory)
+    tell("latencies, stores and turns of blocks")
+    figures += _waits(bench, theory)
     tell("launches, and the clock under matrix load")
     for graph, key, title in ((False, "stream", "launch on a stream"), (True, "graph", "launch in a graph")):
         took = bench.launch_seconds(graph=graph)
@@ -279,6 +282,28 @@ def _per_sm(bench: Bench, theory: _Theory) -> list[Figure]:
         if micro is not None:
             rate = micro.operations_per_sm / bench.clocks(micro)
             out.append(Figure(key=f"measured.{key}", title=title, measured=rate, unit="op/clk", theory=peak))
+    return out
+
+
+def _waits(bench: Bench, theory: _Theory) -> list[Figure]:
+    out = []
+    for wait in waits(bench.facts):
+        clocks = bench.clocks(wait.micro)
+        found = wait.micro.bytes_moved / clocks if wait.unit == "B/clk" else clocks / wait.times
+        out.append(
+            Figure(
+                key=f"measured.{wait.key}", title=wait.title, measured=found, unit=wait.unit, note=wait.note
+            )
+        )
+    clock = theory.number("compute.clocks.boost")
+    if clock:
+        found = turn_clocks(bench.seconds(turn_micro(bench.facts)), clock)
+        note = "blocks of 256 threads, two an SM, that do next to nothing; at the highest clock"
+        out.append(
+            Figure(
+                key="measured.block_turnover", title="turn of blocks", measured=found, unit="clk", note=note
+            )
+        )
     return out
 
 
