@@ -25,8 +25,8 @@ BUSY_W, JOULE_PER_FLOP, JOULE_PER_HBM_BYTE = 460.0, 0.91e-12, 66e-12
 SAME_DIE = ("hopper", 132, 700.0)
 """Architecture, SMs and board limit in W of those products."""
 HBM_LATENCY_CLK, L2_LATENCY_CLK = 674.0, 289.0
-EXCHANGE_CLK, BLOCK_TURN_CLK = 50.0, 466.0
-STORE_ALONE_BYTES_PER_CLK, STORE_ALL_BYTES_PER_CLK = 29.4, 12.6
+EXCHANGE_CLK, BLOCK_TURN_CLK = 50.0, 462.5
+STORE_ALONE_BYTES_PER_CLK, STORE_ALL_BYTES_PER_CLK = 29.12, 12.32
 L2_READ_BYTES_PER_CLK = 36.0
 """Small things that a few kernels wait for, of an H200: until HBM or the L2 answers; a store to shared memory, barrier
 and another warp's load; from the end of a block to the start of the next in its place; what one SM stores as

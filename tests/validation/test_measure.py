@@ -18,7 +18,7 @@ from iosim_validation.measure import Figure, Measured, measure, plateau_and_knee
 from iosim_validation.measured_profile import profile_for, profile_text, write_profile
 from iosim_validation.microbenchmarks import Micro, builds
 from iosim_validation.nvrtc import compile_cubin
-from iosim_validation.waits import HOPS, STEPS, TURN_RESIDENTS, wait_builds
+from iosim_validation.waits import HAND_OVERS, HOPS, STEPS, TURN_RESIDENTS, wait_builds
 
 MIB = 2**20
 
@@ -55,7 +55,7 @@ class FakeBench:
             sweep = int(micro.launch.arguments[2])  # type: ignore[arg-type]
             return HOPS * (700.0 if sweep else 280.0)
         if entry == "exchange":
-            return STEPS * 45.0
+            return STEPS * HAND_OVERS * 45.0
         if entry == "store_pairs":
             return micro.bytes_moved / (30 if micro.launch.grid[0] == 1 else 12)
         peak = {"exp_rate": 16, "fma_rate": 256, "mma_rate": 4096, "wgmma_rate": 4096}[entry]

@@ -13,7 +13,7 @@ SOURCE = "measure_waits.cu"
 HOPS = 2048
 SWEEP_L2S = 3  # the sweep reads as many times the L2
 SECTOR_BYTES = 16  # a vector that the sweep touches; a load brings at least 32 bytes
-STEPS = 4096
+STEPS, HAND_OVERS = 4096, 2
 STORE_TILES, STORE_PASSES, TILE_BYTES = 8, 8, 128 * 64 * 4
 TURN_BLOCKS_PER_SM, TURN_RESIDENTS = 1000, 2
 TURN_THREADS = 256
@@ -64,7 +64,7 @@ def waits(gpu: GpuFacts) -> tuple[Wait, ...]:
                     arguments=(np.int32(STEPS), Pointer("cycles"), Pointer("sink")),
                 )
             ),
-            times=STEPS,
+            times=HAND_OVERS * STEPS,
         ),
         Wait(
             key="store_bandwidth_per_sm",

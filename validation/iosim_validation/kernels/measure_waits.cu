@@ -3,7 +3,7 @@
 //
 //   chase        one thread follows `hops` loads, each a line of its own, the address of one from the answer of the one
 //                before; first the block reads `sweep` vectors elsewhere, which pushes these lines out of the L2, or none
-//   exchange     every warp stores a word to shared memory, waits at a barrier and loads another warp's, `steps` times
+//   exchange     every warp stores a word to shared memory, waits at a barrier and loads another warp's, twice a step
 //   store_pairs  a warp stores 8 rows of 32 bytes an instruction, 8 bytes a lane, as mma.sync leaves its results
 //   turn         blocks of 256 threads that do next to nothing
 //
@@ -19,7 +19,8 @@ __device__ __forceinline__ u32 load_word(const u32* at) {
     return x;
 }
 
-// `zero` is 0: the compiler does not know it, so the next address waits for the answer.
+// `zero` is 0: the compiler does not know it, so the next address waits for the answer. One instruction stands between
+// an answer and the next load.
 extern "C" __global__ void __launch_bounds__(1024)
 chase(const u32* data, int hops, u64 sweep, u32 zero, u64* cycles, u32* sink) {
     const u32* far = data + (u64)hops * WORDS_A_LINE * 4;
@@ -30,7 +31,10 @@ chase(const u32* data, int hops, u64 sweep, u32 zero, u64* cycles, u32* sink) {
         const u32* at = data;
         const u64 start = clock64();
 #pragma unroll 1
-        for (int i = 0; i < hops; ++i) at += WORDS_A_LINE + (load_word(at) & zero);
+        for (int i = 0; i < hops; ++i) {
+            const u32 answer = load_word(at);
+            asm volatile("mad.wide.u32 %0, %1, %2, %3;" : "=l"(at) : "r"(answer), "r"(zero), "l"(at + WORDS_A_LINE));
+        }
         cycles[blockIdx.x] = clock64() - start;
         if (at == data) *sink = sum;
     }
@@ -38,17 +42,21 @@ chase(const u32* data, int hops, u64 sweep, u32 zero, u64* cycles, u32* sink) {
 }
 
 extern "C" __global__ void __launch_bounds__(128) exchange(int steps, u64* cycles, u32* sink) {
-    __shared__ u32 words[2][128];
+    __shared__ u32 words[2][128];  // two places in turn: one barrier a hand-over is enough
+    const u32 mine = (u32)__cvta_generic_to_shared(&words[0][threadIdx.x]);
+    const u32 other = (u32)__cvta_generic_to_shared(&words[0][threadIdx.x ^ 32]);
     u32 x = threadIdx.x;
     __syncthreads();
     const u64 start = clock64();
 #pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-        volatile u32* now = words[step & 1];  // two places in turn: one barrier a hand-over is enough
-        now[threadIdx.x] = x + 1;
-        __syncthreads();
-        x = now[threadIdx.x ^ 32] + 3;
-    }
+    for (int step = 0; step < steps; ++step)
+#pragma unroll
+        for (int place = 0; place < 2; ++place) {
+            asm volatile("st.shared.u32 [%0], %1;" ::"r"(mine + place * 512), "r"(x + 1) : "memory");
+            __syncthreads();
+            asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(other + place * 512) : "memory");
+            x += 3;
+        }
     if (threadIdx.x == 0) cycles[blockIdx.x] = clock64() - start;
     if (x == 0x12345678) *sink = x;
 }
