@@ -245,8 +245,8 @@ def _remarks(
     out = []
     if not placed.fits and algorithm.idealised:
         out.append(
-            f"{algorithm.name}: idealised, needs {placed.held.sram_bytes} bytes on chip "
-            f"({buffers_text(placed.held)}) and M is {chip.sram_bytes}"
+            f"{algorithm.name}: idealised, needs {placed.held.sram_bytes:,} bytes on chip "
+            f"({buffers_text(placed.held)}) and M is {chip.sram_bytes:,}"
             + (
                 "; a real kernel re-reads its operands: --gemm-tiles 128x128"
                 if "gemm-tiles" in options

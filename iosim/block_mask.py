@@ -45,14 +45,14 @@ def check(text: str) -> str:
     text = text.strip()
     if text.endswith(".npy"):
         if not Path(text).is_file():
-            raise ProblemError(f"block mask: {text} is not a file")
+            raise ProblemError(f"{text} is not a file")
         return text
     for term in text.split("+"):
         match = _TERM.fullmatch(term)
         if not match:
-            raise ProblemError(f"block mask: cannot read {term!r}; allowed: {NAMES}")
+            raise ProblemError(f"cannot read {term!r}; allowed: {NAMES}")
         if any(number is not None and int(number) < 1 for number in match.group(2, 3, 4)):
-            raise ProblemError(f"block mask: {term}: widths and strides are at least 1")
+            raise ProblemError(f"{term}: widths and strides are at least 1")
         if match[5] is not None:
             _share(term, match[5])
     return text
@@ -64,7 +64,7 @@ def _share(term: str, text: str) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise ProblemError(f"block mask: {term}: the share of blocks is above 0 and at most 1")
+        raise ProblemError(f"{term}: the share of blocks is above 0 and at most 1")
     return share
 
 

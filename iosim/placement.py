@@ -108,7 +108,7 @@ def place(
     if algorithm.tiled and not fits and not algorithm.idealised:
         if tiles != "paper-literal":
             raise TileError(_too_large(program, problem, bound, held, chip))
-        warnings.append(f"tiles: the printed ceilings give {bound}, {held.sram_bytes} bytes, more than M")
+        warnings.append(f"tiles: the printed ceilings give {bound}, {held.sram_bytes:,} bytes, more than M")
     return Placement(shown=shown, bound=bound, held=held, fits=fits, warnings=tuple(warnings))
 
 
@@ -180,13 +180,13 @@ def _shared_tile_warnings(
 
 def buffers_text(held: Footprint) -> str:
     """The buffers that count, with their bytes."""
-    parts = [f"{b.name} {b.bytes} B" for b in held.buffers if b.counted]
-    return ", ".join([*parts, f"registers {held.register_bytes} B"] if held.register_bytes else parts)
+    parts = [f"{b.name} {b.bytes:,} B" for b in held.buffers if b.counted]
+    return ", ".join([*parts, f"registers {held.register_bytes:,} B"] if held.register_bytes else parts)
 
 
 def _limits_text(chip: Chip) -> str:
-    registers = f", the register file {chip.register_bytes}" if chip.model == "kernel" else ""
-    return f"M is {chip.sram_bytes}{registers}"
+    registers = f", the register file {chip.register_bytes:,}" if chip.model == "kernel" else ""
+    return f"M is {chip.sram_bytes:,}{registers}"
 
 
 def _too_large(
@@ -194,7 +194,7 @@ def _too_large(
 ) -> str:
     largest = _largest(program, problem, shape, chip)
     return (
-        f"tiles: {shape} needs {held.sram_bytes} bytes on chip ({buffers_text(held)}) and {_limits_text(chip)}; "
+        f"tiles: {shape} needs {held.sram_bytes:,} bytes on chip ({buffers_text(held)}) and {_limits_text(chip)}; "
         + (f"the largest tile that fits: {largest}" if largest else "no tile of this granularity fits")
     )
 
@@ -225,6 +225,6 @@ def _nothing_fits(program: Program, problem: AttentionProblem, chip: Chip) -> st
     finer = _best(program, problem, chip.limit, 1) if unit > 1 and chip.model == "paper" else None
     hint = f"--granularity 1 would allow {finer}" if finer else "give more SRAM or a smaller head dimension"
     return (
-        f"sram: smaller than any tile: {smallest} needs {held.sram_bytes} bytes ({buffers_text(held)}) and "
+        f"sram: smaller than any tile: {smallest} needs {held.sram_bytes:,} bytes ({buffers_text(held)}) and "
         f"{_limits_text(chip)}; {hint}"
     )

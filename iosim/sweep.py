@@ -18,7 +18,7 @@ import pandas as pd
 from iosim import tuning
 from iosim.algorithms.registry import Algorithm, find_algorithm
 from iosim.analysis import analyze, theory_beside
-from iosim.errors import UsageError
+from iosim.errors import ProgramError, SimulationError, UsageError
 from iosim.grid import Grid
 from iosim.hardware import HardwareProfile, load_profile
 from iosim.interpret.binding import bind
@@ -174,8 +174,12 @@ def _run(
         _finish(row, algorithm, program, options, problems[slot], shape, limit, slot)
         if grid.levels:
             policies = generic_policies(gpu, row["sram_live_bytes"], **grid.level_policies)
-            levels = simulate_levels(algorithm, problems[slot], options, shape, gpu, policies)
-            row |= asdict(levels.bytes())
+            try:
+                levels = simulate_levels(algorithm, problems[slot], options, shape, gpu, policies)
+            except (ProgramError, SimulationError) as error:  # too large to simulate
+                row |= dict.fromkeys(_LEVELS) | {"error": f"levels: {error}"}
+            else:
+                row |= asdict(levels.bytes())
     return out
 
 
@@ -199,8 +203,13 @@ def _run_singly(
             continue
         if grid.levels:
             sequences = sequences_of(point.problem, grid.seq_lens, fixed_queries=grid.seq_q is not None)
-            record = add_levels(record, algorithm, gpu, chosen=grid.level_policies, sequences=sequences)
+            try:
+                record = add_levels(record, algorithm, gpu, chosen=grid.level_policies, sequences=sequences)
+            except (ProgramError, SimulationError) as error:
+                row["error"] = f"levels: {error}"
         row |= absent | record.to_row() | {"algorithm": name}
+        if grid.levels and record.level_bytes is None:
+            row |= dict.fromkeys(_LEVELS)
         if grid.seq_lens:
             row |= ragged_columns(record)
         if grid.best_splits(name):

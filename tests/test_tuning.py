@@ -125,8 +125,8 @@ def test_a_tile_that_does_not_fit_names_its_buffers_and_the_largest_that_does():
     with pytest.raises(TileError) as caught:
         _place("256x128", _chip(100_000, 16))
     text = str(caught.value)
-    assert "Q_i 65536 B, O_i 65536 B, K_j 32768 B, V_j 32768 B" in text
-    assert "needs 196608 bytes" in text
+    assert "Q_i 65,536 B, O_i 65,536 B, K_j 32,768 B, V_j 32,768 B" in text
+    assert "needs 196,608 bytes" in text
     square = 96  # 4 · 96 · 128 · 2 = 98,304
     assert f"{square}x{square} square" in text
     assert _place(f"{square}x{square}", _chip(100_000, 16)).fits
@@ -136,7 +136,7 @@ def test_a_tile_that_does_not_fit_names_its_buffers_and_the_largest_that_does():
 
 def test_sram_smaller_than_any_tile_names_the_finer_granularity_that_would_do():
     with pytest.raises(
-        TileError, match=r"smaller than any tile: 16x16 needs 16384.*--granularity 1 would allow 14x1"
+        TileError, match=r"smaller than any tile: 16x16 needs 16,384.*--granularity 1 would allow 14x1"
     ):
         _place("best", _chip(7_777, 16))
     with pytest.raises(TileError, match="give more SRAM or a smaller head dimension"):

@@ -66,7 +66,10 @@ class Algorithm:
                 raise UsageError(f"{name}: {self.name} has no such option; its options: {allowed}")
             option = self.options[name]
             if option.parse is not None and value not in option.values:
-                value = option.parse(value)
+                try:
+                    value = option.parse(value)
+                except UsageError as error:
+                    raise UsageError(f"{name}: {error}") from None
             elif value not in option.values:
                 raise UsageError(f"{name}: {value!r} is not one of {', '.join(option.values)}")
             chosen[name] = value

@@ -147,7 +147,7 @@ def _row(entry: Mapping[str, str | None], line: int) -> MeasuredRow:
         registers_per_thread=optional["registers_per_thread"],
         shared_bytes_per_block=optional["shared_bytes_per_block"],
         measured=measured,
-        block_mask=check_block_mask(text("block_mask")) if text("block_mask") else None,
+        block_mask=_block_mask(text("block_mask")) if text("block_mask") else None,
     )
 
 
@@ -155,6 +155,13 @@ def _whole(column: str, text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > 18:
         raise UsageError(f"{column}: must be a whole number, got {text!r}")
     return int(text)
+
+
+def _block_mask(text: str) -> str:
+    try:
+        return check_block_mask(text)
+    except UsageError as error:
+        raise UsageError(f"block_mask: {error}") from None
 
 
 def _counter(column: str, text: str) -> float:

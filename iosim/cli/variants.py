@@ -148,7 +148,10 @@ def _check_option(algorithm: Algorithm, flag: str, name: str, value: str) -> Non
     if value in option.values:
         return
     try:
-        algorithm.resolve({name: value})
+        if option.parse is None:
+            algorithm.resolve({name: value})
+        else:
+            option.parse(value)
     except UsageError as error:
         if option.takes and not option.takes_tile:
             raise UsageError(f"{flag}: {error}") from None

@@ -130,7 +130,7 @@ def _build(events: Iterator[Any], stop_after: str | None) -> Node | None:
         if getattr(event, "tag", None) and kind != "DocumentStartEvent":
             raise _TreeError(line, f"tags are not allowed, found {str(event.tag)[:40]!r}")
         if kind == "DocumentStartEvent" and root is not None:
-            raise _TreeError(line, "more than one document; a profile is one")
+            raise _TreeError(line, "more than one document; a file holds one")
         if kind in ("MappingEndEvent", "SequenceEndEvent"):
             stack.pop()
             keys.pop()
@@ -144,7 +144,7 @@ def _build(events: Iterator[Any], stop_after: str | None) -> Node | None:
                 stack.append(node)
                 keys.append(None)
                 if len(stack) > _MAX_DEPTH:
-                    raise _TreeError(line, f"nested deeper than {_MAX_DEPTH} levels; not a hardware profile")
+                    raise _TreeError(line, f"nested deeper than {_MAX_DEPTH} levels, which nothing here is")
         if stop_after and len(stack) == 1 and keys == [None] and stop_after in stack[0].entries():
             return root
     return root

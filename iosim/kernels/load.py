@@ -65,6 +65,11 @@ def load_kernel(name_or_path: str) -> KernelFacts:
     """A kernel card by name or from a user's own file. `ProfileError` gives file, line, key and what is allowed."""
     if name_or_path.endswith((".yaml", ".yml")):
         return _read(Path(name_or_path), name_or_path)
+    if "/" in name_or_path or Path(name_or_path).suffix:
+        raise ProfileError(
+            f"kernel: {name_or_path!r} is not a kernel card: a card of your own is a file that ends in .yaml "
+            "(docs/kernels.md); those that ship: `iosim kernels list`"
+        )
     if name_or_path not in kernel_names():
         raise ProfileError(
             f"kernel: unknown kernel {name_or_path!r}; known: {', '.join(kernel_names())}, or a file (.yaml)"

@@ -13,6 +13,7 @@ from iosim.audit.measurements import MeasurementFile, read_measurements
 from iosim.audit.predict import COLUMNS, audit_rows
 from iosim.errors import UsageError
 from iosim.hardware import HardwareProfile, load_profile
+from iosim.profiler import is_export
 from iosim.roofline import Machine, attention_bound
 
 
@@ -45,17 +46,26 @@ class Measured:
 
 def gpu_of_file(path: Path) -> str:
     """The profile of the GPU of the file's first row; `UsageError` and `ProfileError` where there is none."""
-    return load_profile(read_measurements(path).rows[0].gpu).name
+    return load_profile(_read(path).rows[0].gpu).name
 
 
 def read_for(path: Path, profiles: Sequence[HardwareProfile]) -> MeasurementFile:
     """The file, which has rows of at least one of the GPUs; `UsageError` otherwise."""
-    file = read_measurements(path)
+    file = _read(path)
     if not any(rows_of_gpu(file.rows, profile, path.name)[0] for profile in profiles):
         names = ", ".join(profile.name for profile in profiles)
         there = ", ".join(dict.fromkeys(row.gpu for row in file.rows))
         raise UsageError(f"--measurements: {path.name} has rows of {there} and none of {names}")
     return file
+
+
+def _read(path: Path) -> MeasurementFile:
+    if path.is_file() and is_export(path):
+        raise UsageError(
+            f"--measurements: {path.name} is a profiler's export of one kernel, which says no shapes; `iosim audit "
+            f"{path.name} --case ...` reads it; here a CSV of measurements as of `iosim validate` is meant"
+        )
+    return read_measurements(path)
 
 
 def measured_on(
