@@ -1,8 +1,9 @@
 """What each term of the run-time prediction is worth: errors on measured kernels with the term left out.
 
-    python -m benchmarks.time_ablation [FILE]
+    python -m benchmarks.time_ablation [FILE [IMPLEMENTATION ...]]
 
-Prints the table of docs/time.md. Reads a file of measurements (by default that of the H200); half a minute.
+Prints the tables of docs/time.md. Reads a file of measurements (by default that of the H200), of it all fused kernels
+or those named; half a minute. Terms that change nothing are left out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from iosim.audit.measurements import MeasuredRow, read_measurements
@@ -28,12 +30,17 @@ Case = tuple[MeasuredRow, FusedWork, KernelClass]
 def main(arguments: Sequence[str]) -> None:
     """Print the errors of the whole model by kernel, then those without each term."""
     rows = read_measurements(Path(arguments[0]) if arguments else FILE).rows
+    rows = tuple(r for r in rows if not arguments[1:] or r.implementation in arguments[1:])
     profile = load_profile(rows[0].gpu)
     machine = Machine.of(profile, "fp16")
     cases: list[Case] = []
     for row in rows:
         facts = kernels_by_measurement().get(row.implementation)
         if row.kernel == "flash_fwd" and facts is not None and row.tile is not None:
+            if facts.divides_keys(row.problem, profile.sm_count):
+                continue
+            if row.block_mask is not None:
+                facts = replace(facts, options={**facts.options, "block-mask": row.block_mask})
             levels = simulate_row(row, facts, row.tile, profile)
             cases.append((row, work_of(row, facts, row.tile, levels), CLASSES[facts.kernel_class]))
     streamed = [row for row in rows if row.kernel == "flash_fwd" and row.tile is None]
@@ -45,10 +52,9 @@ def main(arguments: Sequence[str]) -> None:
     for kernel in dict.fromkeys(row.implementation for row, _, _ in cases):
         own = [c for c in cases if c[0].implementation == kernel]
         _line(f"all, {kernel}", own, machine, (), {c: [] for c in COLUMNS})
-    _line("**all**", cases, machine, (), fixed)
+    whole = _line("**all**", cases, machine, (), fixed)
     for term in TERMS:
-        if term != "vector":  # of the backward
-            _line(f"without {term}", cases, machine, (term,), bare if term == "HBM" else fixed)
+        _line(f"without {term}", cases, machine, (term,), bare if term == "HBM" else fixed, unlike=whole)
 
 
 def _line(
@@ -57,7 +63,9 @@ def _line(
     machine: Machine,
     without: Sequence[str],
     fixed: dict[str, list[float | None]],
-) -> None:
+    unlike: str = "",
+) -> str:
+    """Print a line of the table, unless its numbers are those of `unlike`; return the numbers."""
     found = {c: [e for e in fixed[c] if e is not None] for c in COLUMNS}
     for row, work, kernel in cases:
         for column, predicted in zip(
@@ -66,7 +74,10 @@ def _line(
             error = _error(row, column, predicted.seconds)
             if error is not None:
                 found[column].append(error)
-    print(f"| {label} | {' | '.join(_summary(found[c]) for c in COLUMNS)} |")
+    numbers = " | ".join(_summary(found[c]) for c in COLUMNS)
+    if numbers != unlike:
+        print(f"| {label} | {numbers} |")
+    return numbers
 
 
 def _error(row: MeasuredRow, column: str, predicted: float | None) -> float | None:
@@ -78,6 +89,8 @@ def _error(row: MeasuredRow, column: str, predicted: float | None) -> float | No
 
 def _summary(errors: list[float]) -> str:
     ordered = sorted(errors)
+    if not ordered:
+        return "- | - | -"
     p90 = ordered[math.ceil(0.9 * len(ordered)) - 1]
     return f"{sum(ordered) / len(ordered):.1%} | {p90:.1%} | {ordered[-1]:.1%}"
 

@@ -75,7 +75,7 @@ class Compute:
             special = max(0.0, special - tensor - shared)
         else:
             special *= 1 - c.hidden_exp
-        vector = self._kept("vector", (c.score_ops * w.tile_scores + w.row_ops) / ISSUE_LANES)
+        vector = self._kept("vector", self._instructions() / ISSUE_LANES)
         cycles = TileCycles(
             tensor=tensor,
             shared=0.0,
@@ -93,8 +93,16 @@ class Compute:
         behind barriers do one or the other: then the shorter of the two is hidden as operands are, and no better.
         """
         w = self.work
+        if "path" in self.without:
+            return 0.0
         beside = rest * (1 - 1 / self._hiding(residents)) if w.exchanges else rest
         return self._kept("shared memory", max(0.0, w.path_wavefronts - beside))
+
+    def _instructions(self) -> float:
+        """Vector instructions of a tile, beyond those that the share holds."""
+        w = self.work
+        rows = w.row_ops - (w.step_ops if "step" in self.without else 0.0)
+        return self.constants.score_ops * w.tile_scores + rows
 
     def mean_cycles(self) -> float:
         """Cycles of all blocks, divided over all SMs."""

@@ -8,6 +8,8 @@ section 3.1, and FlashAttention-4's per-clock rates.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,17 +56,23 @@ def attention_bound(
     cold: bool = True,
     recompute: bool = False,
     exp_on_special_units: bool = True,
+    sequences: Sequence[AttentionProblem] = (),
 ) -> LowerBound:
     """The least time of exact softmax attention.
 
+    `sequences`: those of a ragged batch, one problem each, in place of `problem`: what a unit has to do adds up.
     `passes`: fwd, bwd or fwd+bwd. `cold`: the inputs lie in HBM at the start; otherwise as much of them as fits may
     lie in the L2. Results may stay in the L2. `exp_on_special_units`: False for kernels that compute part of the
     exponentials on other units (FlashAttention-4). Errors: `UsageError` for an unknown pass.
     """
     if passes not in PASSES:
         raise UsageError(f"pass: unknown pass {passes!r}; allowed: {', '.join(PASSES)}")
-    flops, exponentials = _operations(problem, passes, recompute)
-    read, written = compulsory_bytes(problem, passes)
+    flops = exponentials = read = written = 0
+    for part, copies in Counter(sequences or (problem,)).items():
+        own_flops, own_exponentials = _operations(part, passes, recompute)
+        own_read, own_written = compulsory_bytes(part, passes)
+        flops, exponentials = flops + copies * own_flops, exponentials + copies * own_exponentials
+        read, written = read + copies * own_read, written + copies * own_written
     bounded = [_tensor(flops, machine)]
     conditions = [f"dense {machine.unit} arithmetic at {machine.clock_hz / 1e9:g} GHz"]
     if exp_on_special_units:

@@ -35,11 +35,15 @@ TERMS = (
     "masking",
     "waves and tail",
     "lone block",
+    "path",
+    "interleaving",
+    "step",
     "HBM",
     "power",
     "start",
 )
-"""What an ablation can leave out. "in turn" and "lone block" are not times of their own but ways to add them up."""
+"""What an ablation can leave out. "in turn", "lone block", "path" (of shared memory), "interleaving" (of exponentials
+with products) and "step" (a step's own instructions) are not times of their own but ways to count them."""
 RARE = ("vector", "barriers", "stores", "loads")
 """Terms that few kernels have; others do not show them."""
 PAUSE_S = 70e-6
@@ -132,7 +136,7 @@ class _Model:
         self.work, self.machine, self.without = work, machine, without
         share, ops = kernel.share_on(machine.architecture, backward=work.backward), None
         hidden, mask = kernel.hidden_exp, kernel.mask_ops
-        if work.interleaved:
+        if work.interleaved and "interleaving" not in without:
             hidden = kernel.interleaved_exp or hidden
         if work.backward:
             ops = kernel.backward_ops

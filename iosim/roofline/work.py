@@ -41,6 +41,7 @@ class FusedWork:
     between products. `store_bytes`: of a tile, to slow memory, from accumulators; nothing overlaps them. `rounds`,
     `first_bytes`: loads of a block outside its tiles, one after the other, and what they bring. `again_rounds`,
     `again_bytes`: the same of what the block wrote itself, from the L2 where that of all blocks at work fits.
+    `step_ops`: those of `row_ops` that come with a step, whatever its width.
     """
 
     steps: NDArray[np.int64]
@@ -66,6 +67,7 @@ class FusedWork:
     rounds: float = 0.0
     first_bytes: int = 0
     again_rounds: float = 0.0
+    step_ops: float = 0.0
     again_bytes: int = 0
 
     @property
@@ -112,6 +114,7 @@ def fused_work(
         hbm_read_bytes=hbm_read_bytes,
         hbm_write_bytes=hbm_write_bytes,
         row_ops=row_ops(facts, seen, tile, warps),
+        step_ops=row_ops(facts, seen, tile, warps) - row_ops(facts, seen, tile, warps, steps=False),
         path_wavefronts=_path(facts, padded, tile, warps),
         exchanges=2 if shares else 0,  # maxima; sums and parts of O
         row_special=tile.rows * max(0, facts.row_lanes - QUAD_LANES) if shares else 0,
@@ -119,19 +122,24 @@ def fused_work(
     )
 
 
-def row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int) -> float:
+def row_ops(
+    facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int, *, steps: bool = True
+) -> float:
     """What the rows of a tile cost beyond the same scores in the kernel that the class was fitted on.
 
     O is rescaled, one instruction a value, unless the kernel puts that off. Spilled bytes go out and in again, 128 a
-    clock, in which 128 lanes could have issued: one instruction a byte each way. A step has instructions of its own.
+    clock, in which 128 lanes could have issued: one instruction a byte each way. A step has instructions of its own
+    (`steps`).
     """
     name = CLASSES[facts.kernel_class].fitted_on
     if name is None or load_kernel(name).tile(seen.head_dim) is None:
         return 0.0
-    return _tile_row_ops(facts, seen, tile, warps) - fitted_row_ops(facts, seen, tile)
+    return _tile_row_ops(facts, seen, tile, warps, steps) - fitted_row_ops(facts, seen, tile, steps=steps)
 
 
-def fitted_row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> float:
+def fitted_row_ops(
+    facts: KernelFacts, seen: AttentionProblem, tile: TileShape, *, steps: bool = True
+) -> float:
     """What the rows of the kernel that the class was fitted on cost, for as many scores as `tile` has; 0 if unknown."""
     name = CLASSES[facts.kernel_class].fitted_on
     fitted = load_kernel(name) if name else None
@@ -139,17 +147,19 @@ def fitted_row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) 
     if fitted is None or known is None:
         return 0.0
     scores = tile.rows * tile.cols / (known.rows * known.cols)
-    return scores * _tile_row_ops(fitted, seen, known, fitted.threads_per_block // WARP_THREADS)
+    return scores * _tile_row_ops(fitted, seen, known, fitted.threads_per_block // WARP_THREADS, steps)
 
 
-def _tile_row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int) -> float:
+def _tile_row_ops(
+    facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int, steps: bool
+) -> float:
     keys = facts.warps_divide == "keys"
     rescaled = tile.rows * seen.value_dim if facts.row_lanes else 0
     if keys:  # the owner of a row adds up the parts of O
         rescaled += warps * tile.rows * seen.value_dim
     spill = facts.spill(seen.head_dim, tile)
     out = rescaled + 2.0 * (spill.bytes_per_step if spill else 0)
-    if CLASSES[facts.kernel_class].operands_by_warp:
+    if steps and CLASSES[facts.kernel_class].operands_by_warp:
         rows = tile.rows if keys else tile.rows / warps
         out += warps * WARP_THREADS * (STEP_OPS + STEP_OPS_16_ROWS * rows / 16)
     return out

@@ -19,7 +19,7 @@ __device__ __forceinline__ u32 load_word(const u32* at) {
     return x;
 }
 
-// `zero` is 0: the compiler does not know it, so the next address waits for the answer. Two instructions stand between
+// `zero` is 0: the compiler does not know it, so the next address waits for the answer. Three instructions stand between
 // an answer and the next load.
 extern "C" __global__ void __launch_bounds__(1024)
 chase(const u32* data, int hops, u64 sweep, u32 zero, u64* cycles, u32* sink) {
