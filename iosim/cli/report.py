@@ -98,7 +98,7 @@ def report(
 
     Of standard, FlashAttention-1 and -2 and what --algorithm adds: decode, mla, linear. An algorithm's own options hold
     for every algorithm that has them, as in `iosim bound`. With --seq-lens the report has bytes, levels and bounds of
-    the batch, but no times.
+    the batch and its least time, but no predicted ones.
     """
     from iosim.algorithms.registry import find_algorithm
     from iosim.plots.files import check_formats

@@ -107,7 +107,8 @@ def build_report(
 ) -> Report:
     """Count, study and draw; nothing is written. `options`: by algorithm, as for `study_bound`.
 
-    `batch`: a ragged batch, of which `problem` is the padded alternative: bytes, levels and bounds, no times.
+    `batch`: a ragged batch, of which `problem` is the padded alternative: bytes, levels, bounds and the least
+    time, no predicted ones.
     `measurements`: a file as `iosim audit` reads it, set beside the predictions on the GPUs that it has rows of, by so
     many `processes` (`iosim.workers`).
     `also`: further algorithms, as in `study_bound`.

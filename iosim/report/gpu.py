@@ -19,7 +19,7 @@ from iosim.problem import AttentionProblem
 from iosim.ragged import analyze_ragged, sequences_of
 from iosim.report.design import Design, find_design
 from iosim.report.measured import Measured
-from iosim.report.times import Times, find_times, no_times
+from iosim.report.times import Times, find_times
 from iosim.results import RunRecord
 from iosim.scaling import BoundStudy, Laws, Lengths, study_bound
 from iosim.scaling.elements import Options
@@ -50,7 +50,9 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPart:
-    """Everything about one GPU. `gap`: None where no tile fits. A ragged batch has no gap, no times and no memory."""
+    """Everything about one GPU. `gap`: None where no tile fits. A ragged batch has no gap, no memory and no
+    predicted times.
+    """
 
     profile: HardwareProfile
     sram_bytes: int
@@ -108,7 +110,8 @@ def gpu_part(
         problem, gpu, sram_bytes=M, laws=laws, also=also, options=options, batch=batch, progress=tell
     )
     tell(f"waterfall of {gpu.name}")
-    ragged = bool(batch.seq_lens)
+    sequences = sequences_of(problem, batch.seq_lens, fixed_queries=batch.fixed_queries)
+    ragged = bool(sequences)
     waterfall = None if ragged else _gap(problem, gpu, M, options)
     tell(f"levels of {gpu.name}")
     levels, remark = _levels([r for r in records if r.algorithm in (*LEVEL_RUNS, *also)], gpu, batch)
@@ -126,7 +129,7 @@ def gpu_part(
         level_remark=remark,
         study=study,
         gap=waterfall,
-        times=no_times(ONE_LENGTH) if ragged else find_times(problem, gpu, own),
+        times=find_times(problem, gpu, own, sequences),
         memory=tuple(memory),
         design=Design(remarks=(ONE_LENGTH,)) if ragged else find_design(problem, gpu, own),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from iosim.timing import Timing, default_kernel, time_kernel
 
 OTHERS = ("torch-flash2", "torch-unfused")
 """Kernels set beside the one that the GPU's libraries prefer."""
+RAGGED = "Kernels for sequences of different lengths are builds of their own, and were not measured"
 SEQS = tuple(1 << k for k in range(9, 18))  # 512 to 131,072
 MOST_STEPS = 2_200_000  # key tiles simulated for one length: about two seconds
 MOST_SCORES = 1 << 33  # of all heads, for unfused attention
@@ -58,14 +60,24 @@ class Times:
         }
 
 
-def find_times(problem: AttentionProblem, gpu: HardwareProfile, options: Options) -> Times:
-    """Everything about time; what cannot be said is a remark, never an error."""
+def find_times(
+    problem: AttentionProblem,
+    gpu: HardwareProfile,
+    options: Options,
+    sequences: Sequence[AttentionProblem] = (),
+) -> Times:
+    """Everything about time; what cannot be said is a remark, never an error.
+
+    `sequences`: those of a ragged batch, whose padded alternative the problem is: the least time alone.
+    """
     passes = pass_of(options)
     own = {name: {k: v for k, v in given.items() if k != "pass"} for name, given in options.items()}
     if any(own.values()):
         return no_times(f"Times are those of library kernels, which do not know {options_text(own)}.")
     if passes not in ("fwd", "bwd"):
         return no_times(f"Times are known for one pass at a time, not for {passes}.")
+    if sequences:
+        return replace(no_times(RAGGED), bound=_bound(problem, gpu, passes, sequences))
     timings, remarks = [], []
     for name in dict.fromkeys((default_kernel(gpu), *OTHERS)):
         facts = load_kernel(name)
@@ -102,12 +114,14 @@ def no_times(why: str) -> Times:
     return Times(timings=(), by_seq=pd.DataFrame(), terms=pd.DataFrame(), remarks=(why,))
 
 
-def _bound(problem: AttentionProblem, gpu: HardwareProfile, passes: str) -> LowerBound | None:
+def _bound(
+    problem: AttentionProblem, gpu: HardwareProfile, passes: str, sequences: Sequence[AttentionProblem] = ()
+) -> LowerBound | None:
     try:
         machine = Machine.of(gpu, str(problem.dtype_k))
     except UsageError:
         return None
-    return attention_bound(problem, machine, passes=passes, recompute=passes == "bwd")
+    return attention_bound(problem, machine, passes=passes, recompute=passes == "bwd", sequences=sequences)
 
 
 def all_terms(timing: Timing) -> list[Term]:

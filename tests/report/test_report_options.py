@@ -96,7 +96,15 @@ def test_a_report_of_a_ragged_batch_has_bytes_levels_and_bounds_and_says_why_no_
     assert set(part.levels["algorithm"]) == {"flash1", "flash2"}
     assert part.levels.set_index("algorithm")["sm_read_bytes"]["flash2"] == run.traffic.sm_read_bytes
     assert (part.gap, part.memory, part.times.timings) == (None, (), ())
-    assert "one length at a time" in done.answers[0]
+    assert "no time is predicted: Kernels for sequences of different lengths" in done.answers[0]
+    tokens_bytes = 849 * 2 * 64 * 2  # of Q, K or V: two heads, 64 columns of 16 bits
+    pairs = sum(n * n for n in lengths) * 2
+    gpu = load_profile("h200-sxm")
+    assert part.times.bound is not None
+    terms = {term.name: term.seconds for term in part.times.bound.terms}
+    assert terms["HBM"] == pytest.approx(3 * tokens_bytes / gpu.hbm_bandwidth_bytes_per_s)
+    assert terms["special functions"] == pytest.approx(pairs / (16 * 132 * 1.98e9))
+    assert "The least that any kernel needs on h200-sxm is" in done.answers[1]
     assert "3 sequences of 37 to 512 keys, 2 heads, 849 tokens" in done.workload
     assert done.to_dict()["seq_lens"] == list(lengths)
     assert "memory" not in {section.key for section in done.sections}

@@ -46,6 +46,9 @@ def _of_gpu(facts: Facts, part: GpuPart) -> list[Block]:
         frame = term_table(times)
         blocks.append(Table(name=f"{gpu}_terms", frame=frame, caption=caption, prose=("formula",)))
         blocks += items([f"Assumed: {line}." for line in times.main.assumed], note=True)
+    elif times.bound is not None:
+        least = f"The least that any kernel needs is {format_seconds(times.bound.seconds)}"
+        blocks += items([f"{least}, set by {times.bound.limit}."], note=True)
     return [*blocks, *items(times.remarks, note=True)]
 
 
