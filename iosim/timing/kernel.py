@@ -40,6 +40,9 @@ OUTER_KEYS = (
 GEMM_BLOCKS = 2
 """Thread blocks an SM of a GEMM whose instructions its card counts: its registers leave room for two."""
 SPLIT_NOTE = "its bytes at the read bandwidth: the keys are divided over all SMs"
+WAITS_ASSUMED = (
+    "latencies, hand-overs between warps, stores of an SM, turns of blocks: as on an H200 where unknown"
+)
 JOIN_NOTE = "right behind the kernel that wrote the parts: they are in the L2"
 DIVIDED_KEYS = "so few blocks go to another kernel of the library, which divides their keys"
 
@@ -170,8 +173,13 @@ def time_kernel(
         shared_bytes=run.shared_bytes,
         sm_bytes=run.sm_bytes,
         hbm_bytes=run.hbm_bytes,
-        assumed=machine.assumed,
+        assumed=(*machine.assumed, *((WAITS_ASSUMED,) if machine.assumed and _waits(facts) else ())),
     )
+
+
+def _waits(facts: KernelFacts) -> bool:
+    """Whether a kernel has terms that stand on small rates of a GPU: latencies, hand-overs, stores, turns of blocks."""
+    return bool(facts.instructions) or facts.warps_divide == "keys" or facts.algorithm == "decode"
 
 
 def simulate_kernel(
