@@ -14,6 +14,11 @@ NEVER_HIDDEN = 0.25
 the constants were fitted to; with more, tiles of our own mma.sync kernel show that a part stays (docs/tuning.md)."""
 
 
+SOFTMAX_CLK_LANES = 5.0
+"""Lane cycles of a score's softmax beside its exponential: a maximum and half of a conversion at half the rate of a
+multiply-add and a sum (CUDA C++ Programming Guide, throughput of arithmetic, compute capability 8.0 and 9.0)."""
+
+
 def hiding(warps: int, residents: int) -> float:
     """Warps of a scheduler that hide each other's reads of shared memory, less what never hides."""
     each = max(1.0, warps * residents / SCHEDULERS)
@@ -74,7 +79,7 @@ class Compute:
         if "in turn" in self.without:
             special = max(0.0, special - tensor - shared)
         else:
-            special *= 1 - c.hidden_exp
+            special *= 1 - self._hidden_exp()
         vector = self._kept("vector", self._instructions() / ISSUE_LANES)
         cycles = TileCycles(
             tensor=tensor,
@@ -97,6 +102,13 @@ class Compute:
             return 0.0
         beside = rest * (1 - 1 / self._hiding(residents)) if w.exchanges else rest
         return self._kept("shared memory", max(0.0, w.path_wavefronts - beside))
+
+    def _hidden_exp(self) -> float:
+        """The class's part of the exponentials, less where there is not matmul enough to hide a softmax behind."""
+        w, m, c = self.work, self.machine, self.constants
+        tensor = w.tile_flops / (c.share * m.tensor_flops_per_clk_sm)
+        softmax = w.tile_scores * (1 / m.special_ops_per_clk_sm + SOFTMAX_CLK_LANES / ISSUE_LANES)
+        return c.hidden_exp * min(1.0, tensor / softmax)
 
     def _instructions(self) -> float:
         """Vector instructions of a tile, beyond those that the share holds."""
@@ -143,7 +155,7 @@ class Compute:
                     ("scores a tile", w.tile_scores, ""),
                     ("of rows, by all warps", w.row_special, ""),
                     ("rate", m.special_ops_per_clk_sm, "op/clk/SM"),
-                    ("hidden", c.hidden_exp, ""),
+                    ("hidden", self._hidden_exp(), ""),
                 ),
             ),
             Term(

@@ -69,6 +69,15 @@ def test_hidden_exponentials() -> None:
     assert by_name(predict(one_block(), TINY, ping_pong))["special functions"] == 1536
 
 
+def test_no_more_is_hidden_than_there_is_matmul_to_hide_it_behind() -> None:
+    """A softmax of 128 x 128 scores takes 1024 cycles of exponentials and 5 x 128 of the rest: 1664 in all."""
+    ping_pong = replace(PLAIN, hidden_exp=replace(FULL, value=0.25))
+    half = predict(one_block(tile_flops=832 * 4096), TINY, ping_pong)
+    assert by_name(half)["special functions"] == 2 * (1024 - 1024 // 8)
+    enough = predict(one_block(tile_flops=1664 * 4096), TINY, ping_pong)
+    assert by_name(enough)["special functions"] == 2 * (1024 - 1024 // 4)
+
+
 def test_every_other_term() -> None:
     work = one_block(masked_tiles=1, operand_bytes=12_800, edge_bytes=7_000, launches=2)
     found = predict(work, replace(TINY, start_s=1e-6), PLAIN)
