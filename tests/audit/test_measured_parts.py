@@ -109,7 +109,9 @@ def test_split_keys_cost_q_again_and_partial_results(tmp_path: Path) -> None:
     assert first["median_time_s"] == pytest.approx(cache / 4.64e12 + 11e-6 + joined * 289, rel=0.02)
 
 
-def test_flash1_has_exact_bytes_special_functions_and_a_time_where_its_card_counts_instructions(tmp_path: Path) -> None:
+def test_flash1_has_exact_bytes_special_functions_and_a_time_where_its_card_counts_instructions(
+    tmp_path: Path,
+) -> None:
     shape = {"heads": 132, "kv_heads": 132, "registers_per_thread": 247, "shared_bytes_per_block": 66560}
     found = audited(tmp_path, "iosim_flash1", "flash_fwd", **shape).predicted
     visits = 4  # of every row, one a key tile of 128
