@@ -149,4 +149,7 @@ def _take(pipe: Connection) -> tuple[Any, Exception | None]:
 
 
 def _died() -> RunError:
-    return RunError("one of the processes died, perhaps for want of memory: ask for fewer (--processes 1)")
+    return RunError(
+        'one of the processes died, for want of memory or in a script without `if __name__ == "__main__":`; '
+        "ask for one process (--processes 1)"
+    )
