@@ -40,7 +40,7 @@ MOST_COLUMNS = 128
 class TiledGemm:
     """One launch. Of a block: `operand_bytes` read from shared memory, `staged_bytes` through it on the way out,
     `instructions` of all its threads, `first_bytes` loaded before anything is multiplied, `out_bytes` stored.
-    `blocks_a_head`: where all of them are at work at once, their loads are the first of these bytes, and HBM answers.
+    `blocks_a_head`: where all of them are at work at once nobody has loaded their tiles before, and HBM answers.
     """
 
     blocks: int
@@ -106,7 +106,7 @@ def predict_tiled_gemm(
     Errors: `ProfileError` on an architecture on which no mma.sync kernel is known.
     """
     share = CLASSES["mma-sync"].share_on(machine.architecture)
-    terms = _terms(work, machine, share)
+    terms = _terms(work, machine, share, stream.value if stream else 1.0)
     seconds = math.fsum(t.seconds for t in terms)
     hbm = stream_term(machine, hbm_read_bytes, hbm_write_bytes, stream)
     behind = hbm.seconds < seconds
@@ -130,18 +130,17 @@ def predict_tiled_gemm(
     )
 
 
-def _terms(w: TiledGemm, m: Machine, share: Constant) -> list[Term]:
+def _terms(w: TiledGemm, m: Machine, share: Constant, stream: float) -> list[Term]:
     """Seconds of the SM that ends last, by unit."""
     hidden = hiding(w.warps, w.residents)
     tensor = w.flops / (share.value * m.tensor_flops_per_clk_sm)
     shared = (w.operand_bytes + w.staged_bytes) / m.shared_bytes_per_clk_sm / hidden
     vector = w.instructions / ISSUE_LANES
     compute = tensor + shared + vector
-    write_share = m.hbm_write_bytes_per_s / m.sms / m.clock_hz
+    write_share = stream * m.hbm_write_bytes_per_s / m.sms / m.clock_hz
     cold = w.blocks_a_head <= m.sms * w.residents
     latency = m.hbm_latency_clk if cold else m.l2_latency_clk
-    read_share = m.hbm_read_bytes_per_s / m.sms / m.clock_hz if cold else m.l2_bytes_per_clk_sm
-    waits = m.block_turn_clk + latency + w.first_bytes / read_share + w.out_bytes / write_share
+    waits = m.block_turn_clk + latency + w.first_bytes / m.l2_bytes_per_clk_sm + w.out_bytes / write_share
     path = (w.operand_bytes + w.staged_bytes + w.first_bytes) / WAVEFRONT_BYTES
     block = max(compute, (compute + waits) / w.residents, path)
     alone = block / (compute + waits)
@@ -187,7 +186,7 @@ def _terms(w: TiledGemm, m: Machine, share: Constant) -> list[Term]:
                 ("turn", m.block_turn_clk, "clk"),
                 ("latency of HBM" if cold else "latency of the L2", latency, "clk"),
                 ("loads before the first product", w.first_bytes, "B"),
-                ("HBM read" if cold else "L2", read_share, "B/clk/SM"),
+                ("L2", m.l2_bytes_per_clk_sm, "B/clk/SM"),
                 ("stores", w.out_bytes, "B"),
                 ("HBM write", write_share, "B/clk/SM"),
                 ("residents", w.residents, ""),

@@ -13,7 +13,7 @@ from time_cases import MEASUREMENTS, TINY
 from iosim.audit.measurements import MeasuredRow, read_measurements
 from iosim.errors import ProfileError
 from iosim.hardware import load_profile
-from iosim.kernels import CLASSES, load_kernel
+from iosim.kernels import CLASSES, Constant, load_kernel
 from iosim.kernels.facts import InstructionFact
 from iosim.problem import AttentionProblem, TileShape
 from iosim.roofline import Machine, Prediction, predict, predict_both
@@ -24,6 +24,7 @@ from iosim.roofline.tiled_gemm import TiledGemm, predict_tiled_gemm, tiled_gemm
 from iosim.roofline.unfused import unfused_bound
 
 TILE = TileShape(rows=128, cols=128)
+FULL = Constant(value=1.0, spread=0.0, unit="of the bandwidth", source="test")
 SLOW = replace(
     TINY,
     hbm_latency_clk=600,
@@ -131,12 +132,17 @@ def test_two_blocks_hide_what_each_waits_for() -> None:
     # stores of 16000 bytes take 2000 at 8 a clock: (1500 + 2800) / 2 a block, 650 more than it computes
     slow = cycles(predict_tiled_gemm(gemm(out_bytes=16_000), SLOW, None, hbm_read_bytes=0, hbm_write_bytes=0))
     assert slow["waits"] == 8 * 650
+    share = replace(FULL, value=0.5)
+    slower = cycles(
+        predict_tiled_gemm(gemm(out_bytes=8000), SLOW, share, hbm_read_bytes=0, hbm_write_bytes=0)
+    )
+    assert slower["waits"] == 8 * 650  # half the bytes at half the bandwidth
 
 
 def test_where_all_blocks_of_a_head_are_at_work_hbm_answers_their_loads() -> None:
     work = gemm(out_bytes=16_000, blocks_a_head=2)
     found = cycles(predict_tiled_gemm(work, SLOW, None, hbm_read_bytes=0, hbm_write_bytes=0))
-    assert found["waits"] == 8 * ((1500 + 400 + 600 + 200 + 2000) // 2 - 1500)
+    assert found["waits"] == 8 * ((1500 + 400 + 600 + 100 + 2000) // 2 - 1500)
 
 
 def test_a_gemm_that_moves_much_takes_the_time_of_memory() -> None:
