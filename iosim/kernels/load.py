@@ -49,7 +49,7 @@ OPTIONAL = (
         "instructions",
     ),
 )
-PARTS = ("loop", "scores", "output", "combine")  # of a program whose instructions a card counts
+PARTS = ("loop", "scores", "output")  # of a program whose instructions a card counts
 MOST = 10**9  # of any number of a card: bytes, rows, lanes
 MAX_TEXT = 1000
 MAX_ITEMS = 64

@@ -71,6 +71,18 @@ def test_what_a_card_says_is_what_it_holds(card: Callable[[str], KernelFacts]) -
     assert out["options"]["lse"] == "on"
 
 
+def test_counted_instructions_by_part(card: Callable[[str], KernelFacts]) -> None:
+    more = "interleaves_exp: true\ninstructions:\n  loop:\n    - {head_dim: 64, step: 10, block: 0}\n"
+    found = card(MINE + more)
+    assert found.interleaves_exp
+    assert found.instructions_of("loop", 64) == (10, 0)
+    assert found.to_dict()["instructions"] == {"loop": ({"head_dim": 64, "step": 10, "block": 0},)}
+    with pytest.raises(ProfileError, match=r"instructions\.lop: unknown key"):
+        card(MINE + "instructions: {lop: []}\n")
+    with pytest.raises(ProfileError, match=r"instructions\.loop: missing: block"):
+        card(MINE + "instructions: {loop: [{head_dim: 64, step: 10}]}\n")
+
+
 def test_stages_are_key_and_value_tiles(card: Callable[[str], KernelFacts]) -> None:
     problem, tile = AttentionProblem.of(seq=512, head_dim=64), TileShape(rows=128, cols=64)
     q, keys = 128 * 64 * 2, 64 * (64 + 64) * 2
