@@ -48,8 +48,7 @@ def outer_work(
     kv_tile = tile.cols * (p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize)
     q_tile = rows * p.head_dim * p.dtype_q.itemsize
     last_pass = p.seq_q * p.value_dim * acc
-    step, _ = facts.instructions_of("loop", p.head_dim)
-    counted = step * threads - SCORE_OPS * tile.rows * tile.cols if step else 0.0
+    counted = _instructions(facts, p, tile)
     path = shared_path(padded, tile, "split-q", warps=warps)
     waiting = tile.rows * p.value_dim * acc  # O on its way through the waiting room, in by the copies and out
     operands = on_chip(padded, tile, "split-q", warps=warps).step.operand_read_bytes + waiting
@@ -72,6 +71,16 @@ def outer_work(
         again_bytes=last_pass,
         first_bytes=key_tiles * (kv_tile + q_tile + o_tile),
     )
+
+
+def _instructions(facts: KernelFacts, p: AttentionProblem, tile: TileShape) -> float:
+    """Of a visit by all threads, beyond what the share holds; counted at the card's tile, elsewhere as many a score."""
+    step, _ = facts.instructions_of("loop", p.head_dim)
+    known = facts.tile(p.head_dim)
+    if not step or known is None:
+        return 0.0
+    a_score = step * facts.threads_per_block / (known.rows * known.cols)
+    return (a_score - SCORE_OPS) * tile.rows * tile.cols
 
 
 def _masked(p: AttentionProblem, tile: TileShape, key_tiles: int) -> int:
