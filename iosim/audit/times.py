@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from iosim.algorithms.registry import find_algorithm
@@ -74,7 +73,7 @@ def fused_times(
     try:
         machine = Machine.of(profile, str(row.problem.dtype_k))
         if clock_hz is not None:
-            machine = replace(machine, clock_hz=clock_hz)
+            machine = machine.at(clock_hz)
         once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class])
     except ProfileError:  # this GPU has no such unit, or nobody knows the class on it
         return dict(_UNKNOWN)

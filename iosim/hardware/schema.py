@@ -90,6 +90,8 @@ _FIELDS = (
         for way in ("mma", "wgmma")
     ),
     _may("measured.matrix_clock", _D.HERTZ),
+    _may("measured.tensor_clock", _D.HERTZ),
+    _may("measured.full_clock_flops_per_sm", _D.OPS_PER_CLK),
     _may("measured.l1_latency", _D.CYCLES),
     _may("measured.l2_latency", _D.CYCLES),
     _may("measured.hbm_latency", _D.CYCLES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from iosim.memory.sm_time import busiest_sm_cycles
@@ -14,9 +15,20 @@ NEVER_HIDDEN = 0.25
 the constants were fitted to; with more, tiles of our own mma.sync kernel show that a part stays (docs/tuning.md)."""
 
 
-SOFTMAX_CLK_LANES = 5.0
-"""Lane cycles of a score's softmax beside its exponential: a maximum and half of a conversion at half the rate of a
-multiply-add and a sum (CUDA C++ Programming Guide, throughput of arithmetic, compute capability 8.0 and 9.0)."""
+def overlapped(tensor: float, softmax: float, warpgroups: int, disorder: float) -> float:
+    """Cycles of a tile whose warpgroups go from the tensor cores to the softmax and back, or blocks between two units.
+
+    In perfect order the longer of the two is all there is. As chance has it, customers of two counters wait for each
+    other: with r = shorter / longer and W customers a round takes longer x (1 + r + .. + r^W) / (1 + r + .. + r^(W-1)), the
+    closed network of two exponential servers. One customer alone takes both in turn.
+    """
+    longer, shorter = max(tensor, softmax), min(tensor, softmax)
+    if not longer:
+        return 0.0
+    ratio = shorter / longer
+    one_less = math.fsum(ratio**k for k in range(max(1, warpgroups)))
+    chance = longer * (1 + ratio ** max(1, warpgroups) / one_less)
+    return longer + disorder * (chance - longer)
 
 
 def hiding(warps: int, residents: int) -> float:
@@ -33,6 +45,7 @@ class Constants:
     hidden_exp: float
     mask_ops: float
     score_ops: float
+    disorder: float | None
     read_bytes_per_s: float
     write_bytes_per_s: float
     start_s: float
@@ -76,11 +89,14 @@ class Compute:
         shared += max(0.0, w.descriptor_bytes / m.shared_bytes_per_clk_sm - tensor)
         tensor, shared = self._kept("tensor", tensor), self._kept("shared memory", shared)
         special = (w.tile_scores + w.row_special) / m.special_ops_per_clk_sm
-        if "in turn" in self.without:
+        vector = self._kept("vector", self._instructions() / ISSUE_LANES)
+        if c.disorder is not None:
+            together = overlapped(tensor, special + vector, w.warpgroups, self._disorder(c.disorder))
+            special, vector = together - tensor, 0.0
+        elif "in turn" in self.without:
             special = max(0.0, special - tensor - shared)
         else:
-            special *= 1 - self._hidden_exp()
-        vector = self._kept("vector", self._instructions() / ISSUE_LANES)
+            special *= 1 - c.hidden_exp
         cycles = TileCycles(
             tensor=tensor,
             shared=0.0,
@@ -95,20 +111,15 @@ class Compute:
         """What the path of shared memory takes beyond `rest` cycles of the other units.
 
         Warps that read operands ahead of their products keep the path at work beside them. Warps that exchange results
-        behind barriers do one or the other: then the shorter of the two is hidden as operands are, and no better.
+        behind barriers go from one to the other together: then it is the blocks of an SM that hide each other.
         """
         w = self.work
         if "path" in self.without:
             return 0.0
-        beside = rest * (1 - 1 / self._hiding(residents)) if w.exchanges else rest
-        return self._kept("shared memory", max(0.0, w.path_wavefronts - beside))
-
-    def _hidden_exp(self) -> float:
-        """The class's part of the exponentials, less where there is not matmul enough to hide a softmax behind."""
-        w, m, c = self.work, self.machine, self.constants
-        tensor = w.tile_flops / (c.share * m.tensor_flops_per_clk_sm)
-        softmax = w.tile_scores * (1 / m.special_ops_per_clk_sm + SOFTMAX_CLK_LANES / ISSUE_LANES)
-        return c.hidden_exp * min(1.0, tensor / softmax)
+        if w.exchanges:
+            both = overlapped(rest, w.path_wavefronts, residents, self._disorder(1.0))
+            return self._kept("shared memory", both - rest)
+        return self._kept("shared memory", max(0.0, w.path_wavefronts - rest))
 
     def _instructions(self) -> float:
         """Vector instructions of a tile, beyond those that the share holds."""
@@ -155,7 +166,7 @@ class Compute:
                     ("scores a tile", w.tile_scores, ""),
                     ("of rows, by all warps", w.row_special, ""),
                     ("rate", m.special_ops_per_clk_sm, "op/clk/SM"),
-                    ("hidden", self._hidden_exp(), ""),
+                    ("hidden", c.hidden_exp, ""),
                 ),
             ),
             Term(
@@ -246,7 +257,7 @@ class Compute:
 
     def _shared_formula(self) -> str:
         if self.work.exchanges:
-            return "tiles an SM x (path - others x (1 - 1 / warps that hide each other)) / clock"
+            return "tiles an SM x (path and others by blocks that go from one to the other - others) / clock"
         own = "operand bytes a tile / (B/clk/SM) / warps that hide each other"
         return f"tiles an SM x max({own}, path - others) / clock"
 
@@ -264,6 +275,14 @@ class Compute:
         w, m = self.work, self.machine
         at_work = min(w.blocks, m.sms * w.residents) * w.again_bytes
         return m.l2_latency_clk if at_work <= m.l2_bytes else m.hbm_latency_clk
+
+    def _disorder(self, value: float) -> float:
+        return 0.0 if "in turn" in self.without else value
+
+    def flops_per_clk_sm(self) -> float:
+        """What the tensor cores do while a tile is at work."""
+        cycles = self.tile(self.work.residents).total
+        return self.work.tile_flops / cycles if cycles else 0.0
 
     def _kept(self, name: str, cycles: float) -> float:
         return 0.0 if name in self.without else cycles

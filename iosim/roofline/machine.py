@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iosim.errors import ProfileError
 from iosim.hardware import HardwareProfile
@@ -22,6 +22,9 @@ START_S = 5.5e-6
 
 BUSY_W, JOULE_PER_FLOP, JOULE_PER_HBM_BYTE = 460.0, 0.91e-12, 66e-12
 """Power of an H200 (its profile); taken for other products of the same die with the same limit."""
+TENSOR_CLOCK_SHARE, FULL_CLOCK_FLOPS = 0.907, 1827.0
+"""Clock of one launch on an H200 (its profile): of the highest, with the tensor cores in use; and the FLOP a clock and SM
+from which on even the highest could not be kept. Taken for other Hoppers, at dense 16-bit rates."""
 SAME_DIE = ("hopper", 132, 700.0)
 """Architecture, SMs and board limit in W of those products."""
 HBM_LATENCY_CLK, L2_LATENCY_CLK = 674.0, 289.0
@@ -69,6 +72,8 @@ class Machine:
     start_s: float
     power: Power | None
     assumed: tuple[str, ...]
+    tensor_clock_hz: float | None = None
+    full_clock_flops: float | None = None
     hbm_latency_clk: float = HBM_LATENCY_CLK
     l2_latency_clk: float = L2_LATENCY_CLK
     exchange_clk: float = EXCHANGE_CLK
@@ -87,6 +92,7 @@ class Machine:
             assumed.append(
                 "what-if: constants of kernels and every number not given stay those of the real GPU"
             )
+        clocks = _clocks(profile, assumed)
         vector = profile.number("compute.vector.fp32") / (FMA_FLOPS * profile.sm_count * profile.clock_hz)
         return cls(
             name=profile.name,
@@ -105,8 +111,23 @@ class Machine:
             start_s=_start(profile, assumed),
             power=_power(profile, assumed),
             assumed=tuple(assumed),
+            **clocks,
             **_small(profile),
         )
+
+    def at_work(self, flops_per_clk_sm: float) -> Machine:
+        """The same at the clock of one launch whose tensor cores do so much while a tile is at work.
+
+        With tensor cores in use the clock stays below the highest, and past a rate it gives way as the cube root.
+        """
+        clock = min(self.clock_hz, self.tensor_clock_hz or self.clock_hz)
+        if self.full_clock_flops and flops_per_clk_sm > 0:
+            clock = min(clock, self.clock_hz * (self.full_clock_flops / flops_per_clk_sm) ** (1 / 3))
+        return self.at(clock)
+
+    def at(self, clock_hz: float) -> Machine:
+        """The same at a known clock."""
+        return replace(self, clock_hz=clock_hz, tensor_clock_hz=None, full_clock_flops=None)
 
     def store_bytes_per_clk(self, busy_sms: float) -> float:
         """Of one SM, as accumulators lie: between one alone and all together, on a straight line."""
@@ -129,6 +150,23 @@ class Machine:
     def vector_flops_per_s(self) -> float:
         """FP32 peak at the highest clock."""
         return FMA_FLOPS * self.vector_lanes * self.sms * self.clock_hz
+
+
+def _clocks(profile: HardwareProfile, assumed: list[str]) -> dict[str, float]:
+    """What the tensor cores leave of the highest clock, where somebody has looked."""
+    if profile.has("measured.tensor_clock") and profile.has("measured.full_clock_flops_per_sm"):
+        return {
+            "tensor_clock_hz": float(profile.number("measured.tensor_clock")),
+            "full_clock_flops": float(profile.number("measured.full_clock_flops_per_sm")),
+        }
+    if profile.architecture != SAME_DIE[0]:
+        assumed.append("clock under matmuls: the highest, nobody has looked")
+        return {}
+    assumed.append("clock under matmuls: the same share of the highest as on an H200")
+    return {
+        "tensor_clock_hz": TENSOR_CLOCK_SHARE * profile.clock_hz,
+        "full_clock_flops": FULL_CLOCK_FLOPS,
+    }
 
 
 def _small(profile: HardwareProfile) -> dict[str, float]:

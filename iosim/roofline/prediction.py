@@ -24,6 +24,7 @@ from iosim.roofline.work import FusedWork
 
 TERMS = (
     "in turn",
+    "clock",
     "tensor",
     "special functions",
     "shared memory",
@@ -42,8 +43,8 @@ TERMS = (
     "power",
     "start",
 )
-"""What an ablation can leave out. "in turn", "lone block", "path" (of shared memory), "interleaving" (of exponentials
-with products) and "step" (a step's own instructions) are not times of their own but ways to count them."""
+"""What an ablation can leave out. "in turn", "clock", "lone block", "path" (of shared memory), "interleaving" (of
+exponentials with products) and "step" (a step's own instructions) are not times of their own but ways to count them."""
 RARE = ("vector", "barriers", "stores", "loads")
 """Terms that few kernels have; others do not show them."""
 PAUSE_S = 70e-6
@@ -140,11 +141,14 @@ class _Model:
             hidden = kernel.interleaved_exp or hidden
         if work.backward:
             ops = kernel.backward_ops
+        elif kernel.disorder:
+            ops = kernel.softmax_ops
         self.best = Constants(
             share=share.value,
             hidden_exp=hidden.value if hidden else 0.0,
             mask_ops=mask.value if mask else 0.0,
             score_ops=ops.value if ops else 0.0,
+            disorder=kernel.disorder.value if kernel.disorder else None,
             read_bytes_per_s=machine.hbm_read_bytes_per_s,
             write_bytes_per_s=machine.hbm_write_bytes_per_s,
             start_s=machine.start_s,
@@ -154,9 +158,12 @@ class _Model:
             "hidden_exp": hidden.spread if hidden else 0.0,
             "mask_ops": mask.spread if mask else 0.0,
             "score_ops": ops.spread if ops else 0.0,
+            **({"disorder": kernel.disorder.spread} if kernel.disorder else {}),
             "read_bytes_per_s": BANDWIDTH_SPREAD * machine.hbm_read_bytes_per_s,
             "start_s": START_SPREAD_S,
         }
+        if "clock" not in without:
+            self.machine = machine.at_work(self._compute(self.best).flops_per_clk_sm())
         compute = self._compute(self.best)
         mean = compute.mean_cycles()
         uneven = mean > 0 and "waves and tail" not in without

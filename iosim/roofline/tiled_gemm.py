@@ -106,6 +106,7 @@ def predict_tiled_gemm(
     Errors: `ProfileError` on an architecture on which no mma.sync kernel is known.
     """
     share = CLASSES["mma-sync"].share_on(machine.architecture)
+    machine = machine.at_work(0.0)
     terms = _terms(work, machine, share, stream.value if stream else 1.0)
     seconds = math.fsum(t.seconds for t in terms)
     hbm = stream_term(machine, hbm_read_bytes, hbm_write_bytes, stream)

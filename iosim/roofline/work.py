@@ -18,6 +18,7 @@ from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem, TileShape
 from iosim.roofline.shared_path import shared_path
 
+WARPGROUP_ROWS = 64
 _SCHEMES = {"rows": "split-q", "keys": "split-k"}
 STEP_OPS, STEP_OPS_16_ROWS = 22, 28
 """Instructions of a warp in a step of an mma.sync kernel that do not grow with its keys: the loop, addresses, shuffles
@@ -38,7 +39,7 @@ class FusedWork:
     matmuls'. `path_wavefronts`: cycles of the shared-memory path in a tile, copies and statistics included; no tile is
     faster. `exchanges`: barriers of a tile between which warps hand each other results. `row_special`: special-function
     results of a tile beyond those of its scores and of the fitted kernel's rows. `interleaved`: exponentials stand
-    between products. `store_bytes`: of a tile, to slow memory, from accumulators; nothing overlaps them. `rounds`,
+    between products. `warpgroups`: that multiply 64 rows each, where the tensor cores read operands themselves. `store_bytes`: of a tile, to slow memory, from accumulators; nothing overlaps them. `rounds`,
     `first_bytes`: loads of a block outside its tiles, one after the other, and what they bring. `again_rounds`,
     `again_bytes`: the same of what the block wrote itself, from the L2 where that of all blocks at work fits.
     `step_ops`: those of `row_ops` that come with a step, whatever its width.
@@ -63,6 +64,7 @@ class FusedWork:
     exchanges: int = 0
     row_special: int = 0
     interleaved: bool = False
+    warpgroups: int = 0
     store_bytes: int = 0
     rounds: float = 0.0
     first_bytes: int = 0
@@ -119,6 +121,7 @@ def fused_work(
         exchanges=2 if shares else 0,  # maxima; sums and parts of O
         row_special=tile.rows * max(0, facts.row_lanes - QUAD_LANES) if shares else 0,
         interleaved=facts.interleaves_exp,
+        warpgroups=max(1, tile.rows // WARPGROUP_ROWS),
     )
 
 

@@ -185,7 +185,9 @@ def test_the_time_is_predicted_at_the_clock_of_the_launch(ways: Ways) -> None:
         return time
 
     name = "sm__cycles_elapsed.avg.per_second"
-    assert predicted(**{name: 1.98e9}) == pytest.approx(predicted())
+    assert predicted(**{name: 1.797e9}) == pytest.approx(
+        predicted()
+    )  # what its tensor cores leave of 1.98 GHz
     assert predicted(**{name: 0.99e9}) > 1.5 * predicted()
 
 

@@ -29,12 +29,21 @@ from iosim.roofline import (
     predict_both,
 )
 from iosim.roofline.backward import backward_work
+from iosim.roofline.compute import overlapped
 from iosim.roofline.unfused import GEMMS, aligned, predict_gemm, streaming_time
 from iosim.roofline.work import STEP_OPS, STEP_OPS_16_ROWS, fused_work, masked_tiles
 
 FULL = Constant(value=1.0, spread=0.0, unit="of peak", source="test")
-PLAIN = replace(CLASSES["wgmma"], tensor_share={"hopper": FULL})
-"""A class at the nominal rate, so that cycles are whole numbers."""
+PLAIN = replace(
+    CLASSES["wgmma"],
+    tensor_share={"hopper": FULL},
+    disorder=None,
+    softmax_ops=None,
+    hidden_exp=replace(FULL, value=0.0),
+)
+"""A class at the nominal rate whose units take turns, so that cycles are whole numbers."""
+ORDERED = replace(PLAIN, disorder=replace(FULL, value=0.0), softmax_ops=replace(FULL, value=4.0))
+AS_CHANCE = replace(ORDERED, disorder=FULL)
 
 
 def one_block(**changes: object) -> FusedWork:
@@ -69,13 +78,52 @@ def test_hidden_exponentials() -> None:
     assert by_name(predict(one_block(), TINY, ping_pong))["special functions"] == 1536
 
 
-def test_no_more_is_hidden_than_there_is_matmul_to_hide_it_behind() -> None:
-    """A softmax of 128 x 128 scores takes 1024 cycles of exponentials and 5 x 128 of the rest: 1664 in all."""
-    ping_pong = replace(PLAIN, hidden_exp=replace(FULL, value=0.25))
-    half = predict(one_block(tile_flops=832 * 4096), TINY, ping_pong)
-    assert by_name(half)["special functions"] == 2 * (1024 - 1024 // 8)
-    enough = predict(one_block(tile_flops=1664 * 4096), TINY, ping_pong)
-    assert by_name(enough)["special functions"] == 2 * (1024 - 1024 // 4)
+def closed_network(tensor: float, softmax: float, customers: int) -> float:
+    """Cycles of a round of all customers between two exponential servers, by mean value analysis."""
+    demands, queues = (tensor / customers, softmax / customers), [0.0, 0.0]
+    rate = 0.0
+    for present in range(1, customers + 1):
+        waits = [d * (1 + q) for d, q in zip(demands, queues, strict=True)]
+        rate = present / sum(waits)
+        queues = [rate * w for w in waits]
+    return customers / rate
+
+
+@given(tensor=st.integers(1, 10**4), softmax=st.integers(1, 10**4), warpgroups=st.integers(1, 6))
+def test_warpgroups_that_nothing_orders_are_a_closed_network(
+    tensor: int, softmax: int, warpgroups: int
+) -> None:
+    found = overlapped(tensor, softmax, warpgroups, 1.0)
+    assert math.isclose(found, closed_network(tensor, softmax, warpgroups), rel_tol=1e-9)
+    assert overlapped(tensor, softmax, warpgroups, 0.0) == max(tensor, softmax) <= found
+    more = overlapped(tensor, softmax, warpgroups + 1, 1.0)
+    assert more <= found * (1 + 1e-12)
+    assert found <= (tensor + softmax) * (1 + 1e-12)
+
+
+def test_softmax_behind_the_tensor_cores() -> None:
+    """Exponentials and four instructions a score take 1024 + 512 cycles of a tile, the matmuls 2048."""
+    assert by_name(predict(one_block(warpgroups=2), TINY, ORDERED)) == {"tensor": 4096}
+    half = one_block(warpgroups=2, tile_flops=2 * 128**3)
+    assert by_name(predict(half, TINY, ORDERED)) == {"tensor": 2048, "special functions": 2 * 512}
+    ratio = 1536 / 2048
+    chance = 2048 * (1 + ratio + ratio**2) / (1 + ratio)
+    assert by_name(predict(one_block(warpgroups=2), TINY, AS_CHANCE)) == {
+        "tensor": 4096,
+        "special functions": round(2 * (chance - 2048)),
+    }
+
+
+def test_the_tensor_cores_hold_the_clock_back() -> None:
+    """At rest 1 GHz; with tensor cores 0.9; past 1024 FLOP a clock as the cube root of what they do."""
+    warm = replace(TINY, tensor_clock_hz=0.9e9, full_clock_flops=1024.0)
+    assert warm.at_work(0.0).clock_hz == warm.at_work(1024.0).clock_hz == 0.9e9
+    assert warm.at_work(8 * 1024.0).clock_hz == pytest.approx(0.5e9)
+    found = predict(one_block(warpgroups=2), warm, ORDERED)  # 4096 FLOP a clock
+    assert found.clock_hz == pytest.approx(1e9 * 4 ** (-1 / 3))
+    assert found.seconds == pytest.approx(4096 / found.clock_hz)
+    assert predict(one_block(warpgroups=2), warm.at(1e9), ORDERED).clock_hz == 1e9
+    assert predict(one_block(warpgroups=2), warm, ORDERED, without=["clock"]).clock_hz == 1e9
 
 
 def test_every_other_term() -> None:
@@ -103,9 +151,11 @@ def test_nothing_is_faster_than_the_path_of_shared_memory() -> None:
     assert by_name(longer)["shared memory"] == 2 * (4000 - 3072)
 
 
-@pytest.mark.parametrize(("residents", "tile"), [(1, 3072 + 4000 + 2 * 50), (2, 4000 + (3072 + 50) / 2)])
+@pytest.mark.parametrize(
+    ("residents", "tile"), [(1, 3072 + 4000 + 2 * 50), (2, closed_network(4000, 3072 + 50, 2))]
+)
 def test_warps_that_exchange_results_do_one_thing_at_a_time(residents: int, tile: float) -> None:
-    """Alone a block takes path and others in turn; of two, the shorter of both is half hidden."""
+    """Alone a block takes path and others in turn; two hide each other as chance has it."""
     work = one_block(steps=np.array([1] * residents), path_wavefronts=4000, exchanges=2, residents=residents)
     assert predict(work, TINY, PLAIN).seconds == pytest.approx(residents * tile / 1e9)
 
@@ -183,7 +233,7 @@ def test_leaving_a_term_out_does_not_add_time(term: str) -> None:
 
 
 def test_unknown_term_and_unknown_architecture() -> None:
-    with pytest.raises(UsageError, match="time: unknown term 'magic'; known: in turn, tensor"):
+    with pytest.raises(UsageError, match="time: unknown term 'magic'; known: in turn, clock"):
         predict(one_block(), TINY, PLAIN, without=["magic"])
     with pytest.raises(
         ProfileError, match="kernel class wgmma: constants not known on ampere; known: hopper"
@@ -283,7 +333,7 @@ def test_forward_and_backward_on_the_a100() -> None:
 
 
 def test_flash_attention_3_on_an_h100() -> None:
-    """Numbers that no constant but the ping-pong share was fitted to: Table 2, three variants of one kernel."""
+    """Numbers that no constant was fitted to: Table 2, three variants of one kernel."""
     profile = load_profile("h100-sxm")
     machine = Machine.of(profile, "fp16")
     found = {}
