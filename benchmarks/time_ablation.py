@@ -18,7 +18,7 @@ from iosim.audit.measurements import MeasuredRow, read_measurements
 from iosim.audit.predict import simulate_row
 from iosim.audit.times import streaming_times, work_of
 from iosim.hardware import load_profile
-from iosim.kernels import CLASSES, KernelClass, kernels_by_measurement
+from iosim.kernels import CLASSES, KernelClass, measured_kernel
 from iosim.roofline import TERMS, FusedWork, Machine, predict_both
 
 FILE = Path(__file__).resolve().parents[1] / "validation" / "measurements" / "h200" / "attention.csv"
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     machine = Machine.of(profile, "fp16")
     cases: list[Case] = []
     for row in rows:
-        facts = kernels_by_measurement().get(row.implementation)
+        facts = measured_kernel(row.implementation, row.problem, row.tile)
         if row.kernel == "flash_fwd" and facts is not None and row.tile is not None:
             if facts.divides_keys(row.problem, profile.sm_count):
                 continue

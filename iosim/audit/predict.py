@@ -17,7 +17,7 @@ from iosim.errors import ProfileError, UsageError
 from iosim.hardware import HardwareProfile
 from iosim.interpret.binding import bind
 from iosim.interpret.count import count, lines
-from iosim.kernels import KernelFacts, kernels_by_measurement
+from iosim.kernels import KernelFacts, measured_kernel
 from iosim.levels import LevelTraffic, kernel_policies, simulate_levels
 from iosim.onchip import special_ops as exact_special_ops
 from iosim.problem import AttentionProblem, Mask, TileShape
@@ -106,7 +106,7 @@ def _predict_all(rows: Sequence[MeasuredRow], profile: HardwareProfile) -> list[
 
 def predict(row: MeasuredRow, profile: HardwareProfile) -> Prediction:
     """Every column for one row, from its shape, its launch and the facts of its kernel alone."""
-    facts = kernels_by_measurement().get(row.implementation)
+    facts = measured_kernel(row.implementation, row.problem, row.tile)
     if facts is not None and row.block_mask is not None:
         facts = replace(facts, options={**facts.options, "block-mask": row.block_mask})
     if facts is not None and row.kernel in UNFUSED:

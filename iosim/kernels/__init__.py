@@ -2,7 +2,7 @@
 
 from iosim.kernels.classes import CLASSES, Constant, KernelClass
 from iosim.kernels.facts import KernelFacts, SpillFact, TileFact
-from iosim.kernels.load import kernel_names, kernels_by_measurement, load_kernel
+from iosim.kernels.load import kernel_names, kernels_by_measurement, load_kernel, measured_kernel
 
 __all__ = [
     "CLASSES",
@@ -14,4 +14,5 @@ __all__ = [
     "kernel_names",
     "kernels_by_measurement",
     "load_kernel",
+    "measured_kernel",
 ]

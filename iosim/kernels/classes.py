@@ -33,9 +33,10 @@ class KernelClass:
     exponentials that runs behind a matmul (0: in turn, 1: perfect overlap). `disorder`: of warpgroups that go from the
     tensor cores to the softmax and back (1: each when it comes, as chance has it; 0: in perfect order); None where
     `hidden_exp` says how units overlap. `softmax_ops`: instructions a score beside its exponential, counted where
-    `disorder` is known. `mask_ops`: instructions a score of a tile that the mask or the end of the keys crosses. `operands_by_warp`: every warp loads K and V from shared
-    memory into its registers; otherwise the tensor cores read shared memory themselves. `backward_share`,
-    `backward_ops`: tensor share (its shared-memory time included) and instructions a score of the backward.
+    `disorder` is known. `mask_ops`: instructions a score of a tile that the mask or the end of the keys crosses.
+    `operands_by_warp`: every warp loads K and V from shared memory into its registers; otherwise the tensor cores read
+    shared memory themselves. `backward_share`, `backward_ops`: tensor share (its shared-memory time included) and
+    instructions a score of the backward.
     `interleaved_exp`: the same of a kernel whose exponentials stand between products (a fact of its card).
     `fitted_on`: the card of the kernel whose run times gave the shares, which hold what its rows cost (rescale,
     spills).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from iosim.kernels.facts import (
     TileFact,
 )
 from iosim.onchip import SpecialFacts
+from iosim.problem import AttentionProblem, TileShape
 
 _CARDS = Path(__file__).parent / "cards"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,79}")
@@ -98,9 +99,27 @@ def _read(path: Path, said: str) -> KernelFacts:
 
 @lru_cache(maxsize=1)
 def kernels_by_measurement() -> Mapping[str, KernelFacts]:
-    """The shipped cards by the names under which measurement files know them."""
-    cards = [load_kernel(name) for name in kernel_names()]
-    return {alias: card for card in cards for alias in card.measured_as}
+    """The shipped cards by the names under which measurement files know them; of several the first."""
+    return {name: cards[0] for name, cards in _measured().items()}
+
+
+def measured_kernel(name: str, problem: AttentionProblem, tile: TileShape | None) -> KernelFacts | None:
+    """The card of a measured kernel; where several tell its tiles apart, the one whose tile has these rows."""
+    cards = _measured().get(name, ())
+    for card in cards if tile else ():
+        own = card.tile(card.packed(problem).head_dim)
+        if own is not None and tile is not None and own.rows == tile.rows:
+            return card
+    return cards[0] if cards else None
+
+
+@lru_cache(maxsize=1)
+def _measured() -> Mapping[str, Sequence[KernelFacts]]:
+    found: dict[str, list[KernelFacts]] = {}
+    for card in map(load_kernel, kernel_names()):
+        for alias in card.measured_as:
+            found.setdefault(alias, []).append(card)
+    return found
 
 
 class _Reader:

@@ -106,7 +106,7 @@ def audit_export(
 ) -> ExportAudit:
     """Predict and compare every launch of an export.
 
-    `cases`: one for all launches, or one each in their order. `kernel`: part of the name of the kernel that is meant.
+    `cases`: one for all launches, or one each in their order. `kernel`: the name that is meant, or a part of it.
     `hw`: a profile, where the export does not name the GPU.
     Errors: see `read_export`; `UsageError` when kernels, cases, card and GPU do not fit together.
     """
@@ -138,6 +138,8 @@ def _chosen(export: Export, kernel: str | None, name: str) -> list[Launch]:
     """The launches meant: those of one kernel. `UsageError` lists the kernels where it is not clear which."""
     names = list(dict.fromkeys(launch.kernel for launch in export.launches))
     found = [launch for launch in export.launches if kernel is None or kernel in launch.kernel]
+    if exact := [launch for launch in found if launch.kernel == kernel]:
+        found = exact
     if not found:
         raise UsageError(
             f"--kernel-name: no kernel of {name} has {kernel!r} in its name; there are: {_some(names)}"

@@ -19,8 +19,8 @@ def overlapped(tensor: float, softmax: float, warpgroups: int, disorder: float) 
     """Cycles of a tile whose warpgroups go from the tensor cores to the softmax and back, or blocks between two units.
 
     In perfect order the longer of the two is all there is. As chance has it, customers of two counters wait for each
-    other: with r = shorter / longer and W customers a round takes longer x (1 + r + .. + r^W) / (1 + r + .. + r^(W-1)), the
-    closed network of two exponential servers. One customer alone takes both in turn.
+    other: with r = shorter / longer and W customers a round takes longer x (1 + r + .. + r^W) / (1 + r + .. + r^(W-1)),
+    the closed network of two exponential servers. One customer alone takes both in turn.
     """
     longer, shorter = max(tensor, softmax), min(tensor, softmax)
     if not longer:
@@ -105,19 +105,21 @@ class Compute:
             barriers=self._kept("barriers", w.exchanges * m.exchange_clk / residents),
             stores=self._kept("stores", w.store_bytes / m.store_bytes_per_clk(w.blocks)),
         )
-        return replace(cycles, shared=max(shared, self._path(cycles.total, residents)))
+        return replace(cycles, shared=max(shared, self._path(cycles, residents)))
 
-    def _path(self, rest: float, residents: int) -> float:
-        """What the path of shared memory takes beyond `rest` cycles of the other units.
+    def _path(self, others: TileCycles, residents: int) -> float:
+        """What the path of shared memory takes beyond the cycles of the other units.
 
         Warps that read operands ahead of their products keep the path at work beside them. Warps that exchange results
-        behind barriers go from one to the other together: then it is the blocks of an SM that hide each other.
+        behind barriers go from one to the other together: then it is the blocks of an SM that hide each other. Only
+        stores of parts of O, which nobody waits for, run beside the products of P V that make them, half of all.
         """
-        w = self.work
+        w, rest = self.work, others.total
         if "path" in self.without:
             return 0.0
         if w.exchanges:
-            both = overlapped(rest, w.path_wavefronts, residents, self._disorder(1.0))
+            beside = min(w.parts_out_wavefronts, others.tensor / 2)
+            both = overlapped(rest, w.path_wavefronts - beside, residents, self._disorder(1.0))
             return self._kept("shared memory", both - rest)
         return self._kept("shared memory", max(0.0, w.path_wavefronts - rest))
 

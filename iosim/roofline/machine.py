@@ -23,8 +23,8 @@ START_S = 5.5e-6
 BUSY_W, JOULE_PER_FLOP, JOULE_PER_HBM_BYTE = 460.0, 0.91e-12, 66e-12
 """Power of an H200 (its profile); taken for other products of the same die with the same limit."""
 TENSOR_CLOCK_SHARE, FULL_CLOCK_FLOPS = 0.907, 1827.0
-"""Clock of one launch on an H200 (its profile): of the highest, with the tensor cores in use; and the FLOP a clock and SM
-from which on even the highest could not be kept. Taken for other Hoppers, at dense 16-bit rates."""
+"""Clock of one launch on an H200 (its profile): of the highest, with the tensor cores in use; and the FLOP a clock and
+SM from which on even the highest could not be kept. Taken for other Hoppers, at dense 16-bit rates."""
 SAME_DIE = ("hopper", 132, 700.0)
 """Architecture, SMs and board limit in W of those products."""
 HBM_LATENCY_CLK, L2_LATENCY_CLK = 674.0, 289.0
@@ -126,8 +126,18 @@ class Machine:
         return self.at(clock)
 
     def at(self, clock_hz: float) -> Machine:
-        """The same at a known clock."""
-        return replace(self, clock_hz=clock_hz, tensor_clock_hz=None, full_clock_flops=None)
+        """The same at a known clock of the SMs; what lies behind them keeps its own, and its rates in seconds."""
+        slower = self.clock_hz / clock_hz
+        return replace(
+            self,
+            clock_hz=clock_hz,
+            tensor_clock_hz=None,
+            full_clock_flops=None,
+            hbm_latency_clk=self.hbm_latency_clk / slower,
+            l2_latency_clk=self.l2_latency_clk / slower,
+            store_all_bytes_per_clk=self.store_all_bytes_per_clk * slower,
+            l2_bytes_per_clk_sm=self.l2_bytes_per_clk_sm * slower,
+        )
 
     def store_bytes_per_clk(self, busy_sms: float) -> float:
         """Of one SM, as accumulators lie: between one alone and all together, on a straight line."""

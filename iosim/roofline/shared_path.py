@@ -20,13 +20,15 @@ class SharedPath:
     """Wavefronts of one tile.
 
     `operands`: read by the warps. `exchange`: row statistics and parts of O that warps hand each other. `shuffles`:
-    row statistics within a warp. `copies`: K and V on their way in, which no warp waits for.
+    row statistics within a warp. `copies`: K and V on their way in, which no warp waits for. `parts_out`: of the
+    exchange, parts of O that are stored piece by piece while the next piece is multiplied.
     """
 
     operands: float
     exchange: float
     shuffles: float
     copies: float
+    parts_out: float = 0.0
 
     @property
     def by_warps(self) -> float:
@@ -48,15 +50,16 @@ def shared_path(problem: AttentionProblem, tile: TileShape, scheme: str, *, warp
     step = on_chip(p, tile, scheme, warps=warps).step
     groups = tile.rows / ROWS_PER_SHUFFLE  # eight rows each: one store or load of a number a row by one warp
     copied = tile.cols * (p.head_dim * p.dtype_k.itemsize + p.value_dim * p.dtype_v.itemsize)
-    exchange, shuffles = 0.0, QUAD_STEPS * groups
+    parts_out, exchange, shuffles = 0.0, 0.0, QUAD_STEPS * groups
     if scheme == "split-k":
-        parts = 2 * warps * tile.rows * p.value_dim * p.dtype_acc.itemsize  # of O, written and read
+        parts_out = warps * tile.rows * p.value_dim * p.dtype_acc.itemsize / WAVEFRONT_BYTES
         # maxima and sums out of every warp; all maxima into every warp, and the sums into the owner of a row
-        exchange = parts / WAVEFRONT_BYTES + groups * (2 * warps + warps * warps + warps)
+        exchange = 2 * parts_out + groups * (2 * warps + warps * warps + warps)
         shuffles = 2 * warps * QUAD_STEPS * groups  # every warp: the maximum and the sum of all rows
     return SharedPath(
         operands=step.operand_read_bytes / WAVEFRONT_BYTES,
         exchange=exchange,
+        parts_out=parts_out,
         shuffles=shuffles,
         copies=copied / WAVEFRONT_BYTES,
     )

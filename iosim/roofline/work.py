@@ -16,7 +16,7 @@ from iosim.onchip import on_chip
 from iosim.onchip.special import QUAD_LANES
 from iosim.onchip.steps import tile_steps
 from iosim.problem import AttentionProblem, TileShape
-from iosim.roofline.shared_path import shared_path
+from iosim.roofline.shared_path import SharedPath, shared_path
 
 WARPGROUP_ROWS = 64
 _SCHEMES = {"rows": "split-q", "keys": "split-k"}
@@ -39,10 +39,12 @@ class FusedWork:
     matmuls'. `path_wavefronts`: cycles of the shared-memory path in a tile, copies and statistics included; no tile is
     faster. `exchanges`: barriers of a tile between which warps hand each other results. `row_special`: special-function
     results of a tile beyond those of its scores and of the fitted kernel's rows. `interleaved`: exponentials stand
-    between products. `warpgroups`: that multiply 64 rows each, where the tensor cores read operands themselves. `store_bytes`: of a tile, to slow memory, from accumulators; nothing overlaps them. `rounds`,
-    `first_bytes`: loads of a block outside its tiles, one after the other, and what they bring. `again_rounds`,
-    `again_bytes`: the same of what the block wrote itself, from the L2 where that of all blocks at work fits.
-    `step_ops`: those of `row_ops` that come with a step, whatever its width.
+    between products. `warpgroups`: that multiply 64 rows each, where the tensor cores read operands themselves.
+    `parts_out_wavefronts`: of the path, stores of parts of O beside the products that make them. `store_bytes`: of a
+    tile, to slow memory, from accumulators; nothing overlaps them. `rounds`, `first_bytes`: loads of a block outside
+    its tiles, one after the other, and what they bring. `again_rounds`, `again_bytes`: the same of what the block
+    wrote itself, from the L2 where that of all blocks at work fits. `step_ops`: those of `row_ops` that come with a
+    step, whatever its width.
     """
 
     steps: NDArray[np.int64]
@@ -61,6 +63,7 @@ class FusedWork:
     row_ops: float = 0.0
     descriptor_bytes: int = 0
     path_wavefronts: float = 0.0
+    parts_out_wavefronts: float = 0.0
     exchanges: int = 0
     row_special: int = 0
     interleaved: bool = False
@@ -102,6 +105,7 @@ def fused_work(
     seen, padded = facts.packed(problem), facts.padded(problem)
     warps = (threads or facts.threads_per_block) // WARP_THREADS
     by_warp = _operands(facts, padded, tile, warps)
+    path = _path(facts, padded, tile, warps)
     shares = facts.warps_divide == "keys"  # what is a row's, all warps share
     q_bytes = tile.rows * seen.head_dim * seen.dtype_q.itemsize
     return FusedWork(
@@ -117,7 +121,8 @@ def fused_work(
         hbm_write_bytes=hbm_write_bytes,
         row_ops=row_ops(facts, seen, tile, warps),
         step_ops=row_ops(facts, seen, tile, warps) - row_ops(facts, seen, tile, warps, steps=False),
-        path_wavefronts=_path(facts, padded, tile, warps),
+        path_wavefronts=path.total if path else 0.0,
+        parts_out_wavefronts=path.parts_out if path else 0.0,
         exchanges=2 if shares else 0,  # maxima; sums and parts of O
         row_special=tile.rows * max(0, facts.row_lanes - QUAD_LANES) if shares else 0,
         interleaved=facts.interleaves_exp,
@@ -201,7 +206,7 @@ def _operands(facts: KernelFacts, padded: AttentionProblem, tile: TileShape, war
     return step.operand_read_bytes + step.exchange_write_bytes + step.exchange_read_bytes
 
 
-def _path(facts: KernelFacts, padded: AttentionProblem, tile: TileShape, warps: int) -> float:
+def _path(facts: KernelFacts, padded: AttentionProblem, tile: TileShape, warps: int) -> SharedPath | None:
     if not CLASSES[facts.kernel_class].operands_by_warp:
-        return 0.0
-    return shared_path(padded, tile, _SCHEMES[facts.warps_divide], warps=warps).total
+        return None
+    return shared_path(padded, tile, _SCHEMES[facts.warps_divide], warps=warps)

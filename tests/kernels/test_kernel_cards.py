@@ -16,7 +16,7 @@ from iosim.audit.measurements import MeasuredRow, read_measurements
 from iosim.audit.predict import special_ops
 from iosim.errors import IosimError, ProfileError
 from iosim.hardware import load_profile
-from iosim.kernels import KernelFacts, kernel_names, kernels_by_measurement, load_kernel
+from iosim.kernels import KernelFacts, kernel_names, kernels_by_measurement, load_kernel, measured_kernel
 from iosim.problem import AttentionProblem, TileShape
 
 ATTENTION = Path(__file__).parents[2] / "validation" / "measurements" / "h200" / "attention.csv"
@@ -198,3 +198,12 @@ def test_the_page_names_every_key() -> None:
     page = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
     for key in load_kernel("torch-flash2").to_dict():
         assert re.search(rf"`{key}`", page), key
+
+
+def test_cards_that_tell_the_tiles_of_one_kernel_apart() -> None:
+    problem = AttentionProblem.of(seq=4096, head_dim=128)
+    for rows, name in ((192, ""), (128, "_128"), (64, "_64"), (96, "")):
+        card = measured_kernel("iosim_flash2_wgmma", problem, TileShape(rows=rows, cols=128))
+        assert card == load_kernel(f"iosim-flash2_wgmma{name}")
+    assert measured_kernel("iosim_flash2_wgmma", problem, None) == load_kernel("iosim-flash2_wgmma")
+    assert measured_kernel("nobody's", problem, None) is None

@@ -322,3 +322,32 @@ def test_the_command_used_wrongly(
     code, out, err = _run(capsys, "audit", *words)
     assert (code, out) == (2, "")
     assert said in err
+
+
+REAL = Path(__file__).parents[2] / "validation/measurements/h200/ncu_export.csv"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "card", "special"),
+    [
+        ("pytorch_flash", "torch-flash2", 0.001),
+        ("flash2_wgmma", "iosim-flash2_wgmma_128", 0.01),
+        ("flash2", "iosim-flash2", 0.01),  # a whole name, which is a part of another
+    ],
+)
+def test_an_export_of_a_real_profiler(kernel: str, card: str, special: float) -> None:
+    """ncu 2025.3.1 on an H200, six launches of three kernels, collected with the command that iosim prints."""
+    cases = [parse_case(f"batch=4,heads=16,N=2048,d=128{mask}") for mask in ("", ",causal")]
+    found = audit_export(REAL, cases, card=load_kernel(card), kernel=kernel)
+    assert len(found.items) == 2
+    for item in found.items:
+        assert all("threads a block" not in remark for remark in item.remarks)
+        for column, most in {
+            "sm_read_bytes": 0.001,
+            "special_ops": special,
+            "hbm_read_bytes": 0.06,
+            "profiled_time_s": 0.1,
+        }.items():
+            error = item.comparison.error(column)
+            assert error is not None
+            assert abs(error) < most, column

@@ -76,7 +76,7 @@ def test_the_tile_of_flash_attention_2_is_found(gpu: object, d: int) -> None:
 
 
 def test_picks_against_measured_tiles() -> None:
-    """On an H200, of 35 shapes the tile picked is within 5 % of the fastest one measured at 29, 2 % behind on average."""
+    """On an H200, of 35 shapes the tile picked is within 5 % of the fastest measured at 29, 2 % behind on average."""
     table = pd.read_csv(TILES)
     choices = Choices(rows=(64, 128), cols=(32, 64, 128), warps=(4, 8), orders=("grid",))
     shape = ["batch", "heads", "seq_q", "head_dim", "causal"]
