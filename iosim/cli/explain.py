@@ -120,7 +120,7 @@ def _show(timing: Timing) -> None:
 def _show_prediction(title: str, found: Prediction) -> None:
     print(
         f"\n{title} {_time(found.seconds)} ({_time(found.low_s)} to {_time(found.high_s)}), limited by {found.limit}"
-        + (f", at {found.clock_hz / 1e9:.3f} GHz" if found.sustained else "")
+        f", at {found.clock_hz / 1e9:.3f} GHz"
     )
     _terms(found.terms, found.seconds)
 

@@ -17,7 +17,7 @@ MOST_REMEDIES = 2
 SMALL = 0.05  # terms of a smaller share are not worth a place in the sentence
 TERM_WORDS = {
     "tensor": "matmuls",
-    "special functions": "exponentials that take turns with them",
+    "special functions": "exponentials that they do not cover",
     "shared memory": "reads of shared memory",
     "masking": "masking",
     "edge": "first loads and last stores of the thread blocks",

@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from iosim.memory.sm_time import busiest_sm_cycles
-from iosim.roofline.machine import ISSUE_LANES, SCHEDULERS, Machine
+from iosim.roofline.machine import ISSUE_LANES, Machine
+from iosim.roofline.overlap import hiding, overlapped
 from iosim.roofline.terms import Term, inputs
 from iosim.roofline.work import FusedWork
-
-NEVER_HIDDEN = 0.25
-"""Of the time in which warps read operands. Up to two warps a scheduler hide each other's reads, as in each kernel that
-the constants were fitted to; with more, tiles of our own mma.sync kernel show that a part stays (docs/tuning.md)."""
-
-
-def overlapped(tensor: float, softmax: float, warpgroups: int, disorder: float) -> float:
-    """Cycles of a tile whose warpgroups go from the tensor cores to the softmax and back, or blocks between two units.
-
-    In perfect order the longer of the two is all there is. As chance has it, customers of two counters wait for each
-    other: with r = shorter / longer and W customers a round takes longer x (1 + r + .. + r^W) / (1 + r + .. + r^(W-1)),
-    the closed network of two exponential servers. One customer alone takes both in turn.
-    """
-    longer, shorter = max(tensor, softmax), min(tensor, softmax)
-    if not longer:
-        return 0.0
-    ratio = shorter / longer
-    one_less = math.fsum(ratio**k for k in range(max(1, warpgroups)))
-    chance = longer * (1 + ratio ** max(1, warpgroups) / one_less)
-    return longer + disorder * (chance - longer)
-
-
-def hiding(warps: int, residents: int) -> float:
-    """Warps of a scheduler that hide each other's reads of shared memory, less what never hides."""
-    each = max(1.0, warps * residents / SCHEDULERS)
-    return 1 / max(1 / each, NEVER_HIDDEN + (1 - 2 * NEVER_HIDDEN) / each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +137,12 @@ class Compute:
             Term(
                 name="special functions",
                 seconds=tiles * cycles.special / clock,
-                formula="tiles an SM x scores a tile / (op/clk/SM) x (1 - hidden) / clock",
+                formula=self._special_formula(),
                 inputs=inputs(
                     ("scores a tile", w.tile_scores, ""),
                     ("of rows, by all warps", w.row_special, ""),
                     ("rate", m.special_ops_per_clk_sm, "op/clk/SM"),
-                    ("hidden", c.hidden_exp, ""),
+                    *self._special_inputs(),
                 ),
             ),
             Term(
@@ -255,6 +229,21 @@ class Compute:
                     ("speed of a lone block", self._lone_speed(), "of full"),
                 ),
             ),
+        ]
+
+    def _special_formula(self) -> str:
+        if self.constants.disorder is None:
+            return "tiles an SM x scores a tile / (op/clk/SM) x (1 - hidden) / clock"
+        return "tiles an SM x (softmax and matmuls by warpgroups that wait for each other - matmuls) / clock"
+
+    def _special_inputs(self) -> list[tuple[str, float, str]]:
+        c = self.constants
+        if c.disorder is None:
+            return [("hidden", c.hidden_exp, "")]
+        return [
+            ("more instructions a score", c.score_ops, ""),
+            ("warpgroups", self.work.warpgroups, ""),
+            ("disorder", c.disorder, ""),
         ]
 
     def _shared_formula(self) -> str:

@@ -2,10 +2,11 @@
 
 For one thread block, which owns one tile of Q:
 
-    load Q | tile tile tile ... (mask) | store O     tile: two matmuls, then one exponential a score, in turn
+    load Q | tile tile tile ... (mask) | store O     tile: two matmuls, and a softmax before, after or behind them
 
-The busiest SM gives the compute time; HBM runs beside it; a start is added. Long runs are slowed to the clock that the
-board's power allows. docs/time.md derives every term and says what each is worth.
+The busiest SM gives the compute cycles; the clock is what the tensor cores leave of the highest; HBM runs beside them;
+a start is added. Long runs are slowed further, to the clock that the board's power allows. docs/time.md derives every
+term and says what each is worth.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from iosim.kernels.facts import WARP_THREADS
 from iosim.memory.sm_time import busiest_sm_cycles
 from iosim.onchip.wavefronts import WAVEFRONT_BYTES
 from iosim.problem import AttentionProblem, TileShape
-from iosim.roofline.compute import hiding
 from iosim.roofline.machine import ISSUE_LANES, Machine
+from iosim.roofline.overlap import hiding
 from iosim.roofline.prediction import RESIDUAL_ELSEWHERE, SIGMAS, START_SPREAD_S, Prediction
 from iosim.roofline.terms import Term, inputs
 from iosim.roofline.unfused import stream_term

@@ -29,7 +29,7 @@ from iosim.roofline import (
     predict_both,
 )
 from iosim.roofline.backward import backward_work
-from iosim.roofline.compute import overlapped
+from iosim.roofline.overlap import overlapped
 from iosim.roofline.unfused import GEMMS, aligned, predict_gemm, streaming_time
 from iosim.roofline.work import STEP_OPS, STEP_OPS_16_ROWS, fused_work, masked_tiles
 
