@@ -64,6 +64,9 @@ class FakeBench:
     def launch_seconds(self, *, graph: bool) -> float:
         return 1.2e-6 if graph else 2.4e-6
 
+    def rested_clock(self, micro: Micro) -> float:
+        return 1.8e9
+
     def sustained_clock(self, micro: Micro, seconds: float) -> float:
         return 1.6e9
 
@@ -97,6 +100,7 @@ def test_it_finds_the_rates_that_the_gpu_has() -> None:
         "block_turnover": 400,
     }.items():
         assert found[name].measured == pytest.approx(value), name
+    assert found["tensor_clock"].share == pytest.approx(1.8 / 1.98)
     assert found["matrix_clock"].share == pytest.approx(1.6 / 1.98)
     assert not any(figure.flag for figure in found.values())
 

@@ -57,6 +57,9 @@ class Bench(Protocol):
     def launch_seconds(self, *, graph: bool) -> float:
         """From the start of one empty kernel to that of the next, on a stream or in a graph."""
 
+    def rested_clock(self, micro: Micro) -> float:
+        """Clocks over time of one launch after a rest."""
+
     def sustained_clock(self, micro: Micro, seconds: float) -> float:
         """SM clock in Hz over the second half of `seconds` of back-to-back launches."""
 
@@ -161,7 +164,7 @@ def measure(bench: Bench, profile: HardwareProfile | None, tell: Tell) -> Measur
         took = bench.launch_seconds(graph=graph)
         note = "empty kernels back to back"
         figures.append(Figure(key=f"measured.{key}_launch", title=title, measured=took, unit="s", note=note))
-    figures.append(_matrix_clock(bench, theory))
+    figures += _clocks(bench, theory)
     return Measured(facts=bench.facts, figures=tuple(figures), l2_curve=curve)
 
 
@@ -307,12 +310,23 @@ def _waits(bench: Bench, theory: _Theory) -> list[Figure]:
     return out
 
 
-def _matrix_clock(bench: Bench, theory: _Theory) -> Figure:
-    return Figure(
-        key="measured.matrix_clock",
-        title="clock under matrix load",
-        measured=bench.sustained_clock(matrix_micro(bench.facts, "fp16"), 1.0),
-        unit="Hz",
-        theory=theory.number("compute.clocks.boost"),
-        note="second half of 1 s of fp16 matmuls on spread values",
-    )
+def _clocks(bench: Bench, theory: _Theory) -> list[Figure]:
+    boost = theory.number("compute.clocks.boost")
+    return [
+        Figure(
+            key="measured.tensor_clock",
+            title="clock of one launch with matmuls",
+            measured=bench.rested_clock(mma_micro(bench.facts, "fp16")),
+            unit="Hz",
+            theory=boost,
+            note="mma.sync on a rested card, cycles over time",
+        ),
+        Figure(
+            key="measured.matrix_clock",
+            title="clock under matrix load",
+            measured=bench.sustained_clock(matrix_micro(bench.facts, "fp16"), 1.0),
+            unit="Hz",
+            theory=boost,
+            note="second half of 1 s of fp16 matmuls on spread values",
+        ),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from statistics import median
 from typing import Any
@@ -13,6 +14,7 @@ from iosim_validation.launch import GpuFacts, Launch, Pointer
 from iosim_validation.microbenchmarks import DATA_BYTES, Micro, empty_launch, spin_launch
 
 LAUNCHES = 5
+REST_S = 0.05
 MANY = 400  # launches of an empty kernel; fewer than the queue of a stream holds
 QUEUE_CLOCKS = 100_000_000  # some 50 ms of waiting, in which the host fills the queue
 
@@ -78,6 +80,18 @@ class GpuBench:
             end.record(stream)
             end.synchronize()
         return float(self._cupy.cuda.get_elapsed_time(start, end)) / 1e3 / MANY
+
+    def rested_clock(self, micro: Micro) -> float:
+        """Clocks over time of single launches, each after a rest."""
+        run = self._ready(micro.launch)
+        run()
+        found = []
+        for _ in range(LAUNCHES):
+            self._cupy.cuda.runtime.deviceSynchronize()
+            time.sleep(REST_S)
+            took = self._elapsed(run)
+            found.append(float(self._arrays["cycles"].max()) / took)
+        return median(found)
 
     def sustained_clock(self, micro: Micro, seconds: float) -> float:
         """Clocks over time of the launches in the second half of `seconds`."""
