@@ -19,6 +19,7 @@ from iosim_validation.launch import GpuFacts
 from iosim_validation.microbenchmarks import (
     SPREAD,
     Micro,
+    few_mma_micro,
     matrix_micro,
     mma_micro,
     reuse_micro,
@@ -316,10 +317,10 @@ def _clocks(bench: Bench, theory: _Theory) -> list[Figure]:
         Figure(
             key="measured.tensor_clock",
             title="clock of one launch with matmuls",
-            measured=bench.rested_clock(mma_micro(bench.facts, "fp16")),
+            measured=bench.rested_clock(few_mma_micro(bench.facts, "fp16")),
             unit="Hz",
             theory=boost,
-            note="mma.sync on a rested card, cycles over time",
+            note="mma.sync by a warp an SM on a rested card, cycles over time",
         ),
         Figure(
             key="measured.matrix_clock",

@@ -5,7 +5,7 @@ Arrays by name: `data` and `other` (`DATA_BYTES` each), `cycles` (one u64 a bloc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ DEPTH = 4  # loads of a thread in flight, as in the kernel
 TILE_VECTORS = DEPTH * THREADS
 STREAM_BLOCKS_PER_SM = 2
 STEPS = 4096
+LONGER = 8  # for what takes too little time beside its launch
 
 # Sign and mantissa bits that a hash fills, and the exponent of one, of two 16-bit numbers.
 SPREAD = {
@@ -92,6 +93,14 @@ def mma_micro(gpu: GpuFacts, dtype: str) -> Micro:
     """mma.sync m16n8k16 with fp32 accumulators by 32 warps an SM."""
     done = STEPS * CHAINS * THREADS // 32 * MMA_FLOP
     return Micro(launch=_on_each_sm(gpu, _compute(gpu, "mma_rate", dtype), STEPS), operations_per_sm=done)
+
+
+def few_mma_micro(gpu: GpuFacts, dtype: str) -> Micro:
+    """The same by one warp an SM: tensor cores in use, and far from what the board allows."""
+    micro = mma_micro(gpu, dtype)
+    build = replace(micro.launch.build, threads=32)
+    steps = LONGER * STEPS
+    return Micro(launch=_on_each_sm(gpu, build, steps), operations_per_sm=steps * CHAINS * MMA_FLOP)
 
 
 def wgmma_micro(gpu: GpuFacts, dtype: str) -> Micro | None:
