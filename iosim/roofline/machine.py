@@ -27,9 +27,9 @@ TENSOR_CLOCK_SHARE, FULL_CLOCK_FLOPS = 0.907, 1827.0
 SM from which on even the highest could not be kept. Taken for other Hoppers, at dense 16-bit rates."""
 SAME_DIE = ("hopper", 132, 700.0)
 """Architecture, SMs and board limit in W of those products."""
-HBM_LATENCY_CLK, L2_LATENCY_CLK = 674.0, 289.0
-EXCHANGE_CLK, BLOCK_TURN_CLK = 50.0, 462.5
-STORE_ALONE_BYTES_PER_CLK, STORE_ALL_BYTES_PER_CLK = 29.12, 12.32
+HBM_LATENCY_CLK, L2_LATENCY_CLK = 684.0, 303.0
+EXCHANGE_CLK, BLOCK_TURN_CLK = 55.5, 456.0
+STORE_ALONE_BYTES_PER_CLK, STORE_ALL_BYTES_PER_CLK = 29.1, 12.5
 L2_READ_BYTES_PER_CLK = 36.0
 """Small things that a few kernels wait for, of an H200: until HBM or the L2 answers; a store to shared memory, barrier
 and another warp's load; from the end of a block to the start of the next in its place; what one SM stores as
