@@ -58,14 +58,16 @@ class Compute:
         but the hidden part, or what exceeds the matmuls where they were overlapped.
         """
         w, m, c = self.work, self.machine, self.constants
-        tensor = w.tile_flops / (c.share * m.tensor_flops_per_clk_sm)
+        tensor = w.tile_flops / (c.share * m.tensor_flops_per_clk_sm) + w.turn_clk
         shared = w.operand_bytes / m.shared_bytes_per_clk_sm / self._hiding(residents)
         shared += max(0.0, w.descriptor_bytes / m.shared_bytes_per_clk_sm - tensor)
         tensor, shared = self._kept("tensor", tensor), self._kept("shared memory", shared)
         special = (w.tile_scores + w.row_special) / m.special_ops_per_clk_sm
         vector = self._kept("vector", self._instructions() / ISSUE_LANES)
         if c.disorder is not None:
-            together = overlapped(tensor, special + vector, w.warpgroups, self._disorder(c.disorder))
+            together = overlapped(
+                tensor, special + vector, w.warpgroups * residents, self._disorder(c.disorder)
+            )
             special, vector = together - tensor, 0.0
         elif "in turn" in self.without:
             special = max(0.0, special - tensor - shared)
@@ -242,7 +244,7 @@ class Compute:
             return [("hidden", c.hidden_exp, "")]
         return [
             ("more instructions a score", c.score_ops, ""),
-            ("warpgroups", self.work.warpgroups, ""),
+            ("warpgroups on an SM", self.work.warpgroups * self.work.residents, ""),
             ("disorder", c.disorder, ""),
         ]
 

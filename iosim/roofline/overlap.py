@@ -11,20 +11,19 @@ NEVER_HIDDEN = 0.25
 the constants were fitted to; with more, tiles of our own mma.sync kernel show that a part stays (docs/tuning.md)."""
 
 
-def overlapped(tensor: float, softmax: float, warpgroups: int, disorder: float) -> float:
-    """Cycles of a tile whose warpgroups go from the tensor cores to the softmax and back, or blocks between two units.
+def overlapped(one: float, other: float, customers: int, disorder: float) -> float:
+    """Cycles of a tile between two units: warpgroups at the tensor cores and the softmax, or blocks at what they share.
 
-    In perfect order the longer of the two is all there is. As chance has it, customers of two counters wait for each
-    other: with r = shorter / longer and W customers a round takes longer x (1 + r + .. + r^W) / (1 + r + .. + r^(W-1)),
-    the closed network of two exponential servers. One customer alone takes both in turn.
+    One customer takes both in turn. Of several in perfect order the longer unit is all there is. As chance has it they
+    wait for each other: with r = shorter / longer and W customers a round takes
+    longer x (1 + r + .. + r^W) / (1 + r + .. + r^(W-1)), the closed network of two exponential servers.
     """
-    longer, shorter = max(tensor, softmax), min(tensor, softmax)
-    if not longer:
-        return 0.0
+    longer, shorter = max(one, other), min(one, other)
+    if customers <= 1 or not longer:
+        return longer + shorter
     ratio = shorter / longer
-    one_less = math.fsum(ratio**k for k in range(max(1, warpgroups)))
-    chance = longer * (1 + ratio ** max(1, warpgroups) / one_less)
-    return longer + disorder * (chance - longer)
+    waiting = longer * ratio**customers / math.fsum(ratio**k for k in range(customers))
+    return longer + disorder * waiting
 
 
 def hiding(warps: int, residents: int) -> float:

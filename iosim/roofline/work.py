@@ -40,6 +40,7 @@ class FusedWork:
     faster. `exchanges`: barriers of a tile between which warps hand each other results. `row_special`: special-function
     results of a tile beyond those of its scores and of the fitted kernel's rows. `interleaved`: exponentials stand
     between products. `warpgroups`: that multiply 64 rows each, where the tensor cores read operands themselves.
+    `turn_clk`: cycles of a tile that they wait beside products and softmax, beyond those of the fitted kernel's tile.
     `parts_out_wavefronts`: of the path, stores of parts of O beside the products that make them. `store_bytes`: of a
     tile, to slow memory, from accumulators; nothing overlaps them. `rounds`, `first_bytes`: loads of a block outside
     its tiles, one after the other, and what they bring. `again_rounds`, `again_bytes`: the same of what the block
@@ -68,6 +69,7 @@ class FusedWork:
     row_special: int = 0
     interleaved: bool = False
     warpgroups: int = 0
+    turn_clk: float = 0.0
     store_bytes: int = 0
     rounds: float = 0.0
     first_bytes: int = 0
@@ -126,7 +128,7 @@ def fused_work(
         exchanges=2 if shares else 0,  # maxima; sums and parts of O
         row_special=tile.rows * max(0, facts.row_lanes - QUAD_LANES) if shares else 0,
         interleaved=facts.interleaves_exp,
-        warpgroups=max(1, tile.rows // WARPGROUP_ROWS),
+        warpgroups=warpgroups(tile),
     )
 
 
@@ -171,6 +173,11 @@ def _tile_row_ops(
         rows = tile.rows if keys else tile.rows / warps
         out += warps * WARP_THREADS * (STEP_OPS + STEP_OPS_16_ROWS * rows / 16)
     return out
+
+
+def warpgroups(tile: TileShape) -> int:
+    """Warpgroups that multiply 64 rows of a tile each, as wgmma does."""
+    return max(1, tile.rows // WARPGROUP_ROWS)
 
 
 def masked_tiles(problem: AttentionProblem, tile: TileShape) -> int:

@@ -40,10 +40,14 @@ from iosim.program.ir import Program
 from iosim.roofline import FusedWork, Machine, Prediction, predict_both
 from iosim.roofline.backward import backward_work
 from iosim.roofline.machine import ISSUE_LANES
-from iosim.roofline.work import masked_tiles
+from iosim.roofline.work import masked_tiles, warpgroups
 from iosim.tune.design import Design, Fit, padded
 
 Ints = NDArray[np.int64]
+TURN_CLK = 165.0
+"""What a step of a wgmma warpgroup takes beside its products and its softmax: turns, barriers, the first product's way
+through the tensor cores. Twice a tile of 64 columns less one of 128: 115 to 202, of six pairs in
+validation/measurements/h200/wgmma_tiles.csv."""
 ALONE_CLK = 100.0
 """Clocks of a step that a second resident block would hide: a barrier, the first operands, a chain of dependent mma and
 shuffles. Tiles of our own kernel show 40 to 400 (docs/tuning.md); the wgmma kernels that were fitted hold theirs."""
@@ -279,7 +283,14 @@ def _work(load: Workload, design: Design, held: Fit, hbm: tuple[int, int]) -> Fu
         launches=1 if design.splits == 1 else 2,
         row_ops=_row_ops(load, design, held, seen.value_dim),
         descriptor_bytes=0 if constants.operands_by_warp else operands,
+        warpgroups=warpgroups(tile),
+        turn_clk=0.0 if constants.operands_by_warp else _turn_clk(load, tile),
     )
+
+
+def _turn_clk(load: Workload, tile: TileShape) -> float:
+    """Of a tile narrower than the fitted one: more turns for the same keys. Below zero for a wider one."""
+    return TURN_CLK * warpgroups(tile) * (1 - tile.cols / fitted_tile(load).cols)
 
 
 def _row_ops(load: Workload, design: Design, held: Fit, value_dim: int) -> float:

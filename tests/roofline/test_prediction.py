@@ -89,16 +89,21 @@ def closed_network(tensor: float, softmax: float, customers: int) -> float:
     return customers / rate
 
 
-@given(tensor=st.integers(1, 10**4), softmax=st.integers(1, 10**4), warpgroups=st.integers(1, 6))
-def test_warpgroups_that_nothing_orders_are_a_closed_network(
-    tensor: int, softmax: int, warpgroups: int
-) -> None:
-    found = overlapped(tensor, softmax, warpgroups, 1.0)
-    assert math.isclose(found, closed_network(tensor, softmax, warpgroups), rel_tol=1e-9)
-    assert overlapped(tensor, softmax, warpgroups, 0.0) == max(tensor, softmax) <= found
-    more = overlapped(tensor, softmax, warpgroups + 1, 1.0)
-    assert more <= found * (1 + 1e-12)
-    assert found <= (tensor + softmax) * (1 + 1e-12)
+@given(one=st.integers(1, 10**4), other=st.integers(1, 10**4), customers=st.integers(1, 6))
+def test_customers_that_nothing_orders_are_a_closed_network(one: int, other: int, customers: int) -> None:
+    found = overlapped(one, other, customers, 1.0)
+    assert math.isclose(found, closed_network(one, other, customers), rel_tol=1e-9)
+    ordered = overlapped(one, other, customers, 0.0)
+    assert ordered == (one + other if customers == 1 else max(one, other))
+    assert overlapped(one, other, customers + 1, 1.0) <= found * (1 + 1e-12)
+    assert ordered <= found <= (one + other) * (1 + 1e-12)
+
+
+def test_blocks_of_an_sm_queue_together() -> None:
+    """Two blocks of a warpgroup each are the customers that one block of two warpgroups is; a lone one takes turns."""
+    two = predict(one_block(warpgroups=1, residents=2, steps=np.array([1, 1])), TINY, AS_CHANCE)
+    assert two.seconds == pytest.approx(predict(one_block(warpgroups=2), TINY, AS_CHANCE).seconds)
+    assert predict(one_block(warpgroups=1), TINY, ORDERED).seconds == pytest.approx(2 * (2048 + 1536) / 1e9)
 
 
 def test_softmax_behind_the_tensor_cores() -> None:
