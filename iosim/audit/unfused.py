@@ -42,7 +42,7 @@ def unfused_bytes(
     groups = max(1, min(heads // group, -(-L2_FILLS * profile.l2_capacity_bytes // (scores * group))))
     some = groups * group
     few = replace(problem, batch=1, heads=some, kv_heads=groups)
-    levels = _levels(KERNELS[kernel], few, facts.name, profile)
+    levels = _levels(KERNELS[kernel], few, facts, profile)
     written = levels.sm_write_bytes * heads / some
     return UnfusedBytes(
         hbm_read_bytes=levels.cache.fetch_bytes * heads / some,
@@ -50,22 +50,28 @@ def unfused_bytes(
     )
 
 
-@lru_cache(maxsize=96)
-def _levels(kernel: str, problem: AttentionProblem, card: str, profile: HardwareProfile) -> KernelLevels:
-    from iosim.kernels import load_kernel
-
-    facts = load_kernel(card)
+def _levels(
+    kernel: str, problem: AttentionProblem, facts: KernelFacts, profile: HardwareProfile
+) -> KernelLevels:
     tile = facts.tile(problem.head_dim) or TileShape(rows=128, cols=128)
-    program = find_algorithm(facts.algorithm).program(problem.mask.kind, facts.options)
-    body = moves_of(next(k for k in program.kernels if k.name == kernel).body)
+    body, tensors = _body(kernel, facts.algorithm, problem.mask.kind, tuple(sorted(facts.options.items())))
     policies = Policies(
         sms=profile.sm_count,
         grid_order=facts.grid_order,
         kv_walk=facts.kv_walk,
         column_band=facts.column_band // tile.cols,
     )
-    letters = tuple(bind(problem, tile).items())
-    return _simulated(kernel, body, tuple(program.tensors.values()), letters, policies, profile)
+    return _simulated(kernel, body, tensors, tuple(bind(problem, tile).items()), policies, profile)
+
+
+@lru_cache(maxsize=96)
+def _body(
+    kernel: str, algorithm: str, mask: str, options: tuple[tuple[str, str], ...]
+) -> tuple[tuple[Statement, ...], tuple[Tensor, ...]]:
+    """What one kernel of a program moves, and the program's tensors; an own card is no other than one that ships."""
+    program = find_algorithm(algorithm).program(mask, dict(options))
+    body = moves_of(next(k for k in program.kernels if k.name == kernel).body)
+    return body, tuple(program.tensors.values())
 
 
 @lru_cache(maxsize=96)

@@ -12,7 +12,7 @@ from typing import Any
 from iosim.errors import ProfileError, UsageError
 from iosim.hardware.check import NOT_A_PROFILE, Node, nearest
 from iosim.hardware.load import MAX_FILE_BYTES, read_tree
-from iosim.kernels.classes import CLASSES
+from iosim.kernels.classes import CLASSES, UNFUSED
 from iosim.kernels.facts import (
     GRID_AXES,
     KV_WALKS,
@@ -51,6 +51,7 @@ OPTIONAL = (
     ),
 )
 PARTS = ("loop", "scores", "output")  # of a program whose instructions a card counts
+UNFUSED_ALGORITHMS = ("standard", "masked_standard")  # S and P in slow memory, kernel by kernel
 MOST = 10**9  # of any number of a card: bytes, rows, lanes
 MAX_TEXT = 1000
 MAX_ITEMS = 64
@@ -204,7 +205,7 @@ class _Reader:
         options = self._options(top["algorithm"], top.get("options"))
         return KernelFacts(
             name=name,
-            kernel_class=self.word(top["kernel_class"], "kernel_class", tuple(CLASSES)),
+            kernel_class=self._class(top),
             algorithm=top["algorithm"].text(),
             options=options,
             tiles=tiles,
@@ -212,6 +213,19 @@ class _Reader:
             registers_per_thread=self.whole(top["registers_per_thread"], "registers_per_thread", 0, 255),
             **{"title": name} | self._optional(top),
         )
+
+    def _class(self, top: Mapping[str, Node]) -> str:
+        """The class; programs that keep S and P in slow memory and `unfused` go with each other alone."""
+        found = self.word(top["kernel_class"], "kernel_class", tuple(CLASSES))
+        algorithm = top["algorithm"].text()
+        if (found == UNFUSED.name) != (algorithm in UNFUSED_ALGORITHMS):
+            fitting = [c for c in CLASSES if (c == UNFUSED.name) == (algorithm in UNFUSED_ALGORITHMS)]
+            raise self.fail(
+                top["kernel_class"],
+                "kernel_class",
+                f"{found} does not run algorithm {algorithm}; allowed with it: {', '.join(fitting)}",
+            )
+        return found
 
     def _optional(self, top: Mapping[str, Node]) -> dict[str, Any]:
         """The entries that a card may leave out, those that it has."""
@@ -252,7 +266,11 @@ class _Reader:
 
     def _instructions(self, node: Node, key: str) -> dict[str, tuple[InstructionFact, ...]]:
         parts = self.mapping(node, key, (), PARTS)
-        return {part: self.rows(rows, f"{key}.{part}", InstructionFact, 0) for part, rows in parts.items()}
+        found = {part: self.rows(rows, f"{key}.{part}", InstructionFact, 0) for part, rows in parts.items()}
+        for part, counted in found.items():
+            if len({fact.head_dim for fact in counted}) < len(counted):
+                raise self.fail(parts[part], f"{key}.{part}", "each head_dim once")
+        return found
 
     def _split(self, node: Node, key: str) -> SplitFact:
         entry = self.mapping(node, key, ("rows", "blocks_per_sm"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from iosim.errors import SimulationError
 from iosim.interpret.trace import grids
 from iosim.memory.schedule import launch_order
 from iosim.program.ir import Kernel, Load, Loop, Store
@@ -25,6 +26,11 @@ def grid_order(table: Mapping[str, Ints], policies: Policies) -> Ints:
     heads one after the other, in each the last rows first.
     """
     if policies.head_group:
+        if "i" not in table:
+            raise SimulationError(
+                "kernel: causal_groups orders row tiles, and the thread blocks of this program own none; "
+                "leave it out of the card"
+            )
         plane = table["batch"] * (int(table["head"].max(initial=0)) + 1) + table["head"]
         return np.lexsort((plane, -table["i"], plane // policies.head_group))
     names = list(table)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from iosim.algorithms.registry import find_algorithm
 from iosim.audit.measurements import MeasuredRow, read_measurements
 from iosim.audit.predict import special_ops
+from iosim.audit.unfused import unfused_bytes
 from iosim.errors import IosimError, ProfileError
 from iosim.hardware import load_profile
 from iosim.kernels import KernelFacts, kernel_names, kernels_by_measurement, load_kernel, measured_kernel
@@ -81,6 +82,37 @@ def test_counted_instructions_by_part(card: Callable[[str], KernelFacts]) -> Non
         card(MINE + "instructions: {lop: []}\n")
     with pytest.raises(ProfileError, match=r"instructions\.loop: missing: block"):
         card(MINE + "instructions: {loop: [{head_dim: 64, step: 10}]}\n")
+    twice = ", ".join(f"{{head_dim: 64, step: {step}, block: 0}}" for step in (10, 20))
+    with pytest.raises(ProfileError, match=r"instructions\.loop: each head_dim once"):
+        card(MINE + f"instructions: {{loop: [{twice}]}}\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "algorithm", "allowed"),
+    [("unfused", "flash2", "mma-sync, wgmma, wgmma-ping-pong"), ("wgmma", "standard", "unfused")],
+)
+def test_scores_in_slow_memory_are_one_class(
+    card: Callable[[str], KernelFacts], kind: str, algorithm: str, allowed: str
+) -> None:
+    text = MINE.replace("mma-sync", kind).replace("flash2", algorithm)
+    said = (
+        rf"mine\.yaml:2: kernel_class: {kind} does not run algorithm {algorithm}; allowed with it: {allowed}"
+    )
+    with pytest.raises(ProfileError, match=said):
+        card(text)
+    assert card(MINE.replace("mma-sync", "unfused").replace("flash2", "standard")).kernel_class == "unfused"
+
+
+def test_an_unfused_card_of_ones_own_moves_what_it_says(card: Callable[[str], KernelFacts]) -> None:
+    """Also under the name of a card that ships, whose softmax reads S once; three passes read it three times."""
+    gpu = load_profile("toy", ["memory.l2.capacity=16KiB"])  # no row of S fits
+    problem = AttentionProblem.of(seq_q=8, seq_k=32768, head_dim=16)
+    text = MINE.replace("mma-sync", "unfused").replace("flash2", "standard")
+    safe = text + "options: {softmax: safe}\n"
+    cards = card(text), card(safe), card(safe.replace("name: mine", "name: torch-unfused"))
+    read = [unfused_bytes("softmax", problem, facts, gpu).hbm_read_bytes for facts in cards]
+    scores = 8 * 32768 * 2
+    assert read == [scores, 3 * scores, 3 * scores]
 
 
 def test_stages_are_key_and_value_tiles(card: Callable[[str], KernelFacts]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iosim.errors import SimulationError
 from iosim.memory.hierarchy import Policies
 from iosim.memory.launch import grid_order
 
@@ -23,3 +25,9 @@ def test_groups_follow_each_other_and_the_last_rows_lead_each(
     plane = (b * heads + h)[order]
     seen = list(zip(plane // group, -i[order], plane, strict=True))
     assert seen == sorted(seen)
+
+
+def test_groups_of_heads_need_blocks_that_own_rows() -> None:
+    b, h = np.zeros(4, np.int64), np.arange(4)
+    with pytest.raises(SimulationError, match=r"causal_groups orders row tiles, .* leave it out of the card"):
+        grid_order({"batch": b, "head": h}, Policies(sms=1, head_group=2))
