@@ -118,8 +118,11 @@ class Machine:
     def at_work(self, flops_per_clk_sm: float) -> Machine:
         """The same at the clock of one launch whose tensor cores do so much while a tile is at work.
 
-        With tensor cores in use the clock stays below the highest, and past a rate it gives way as the cube root.
+        With tensor cores in use the clock stays below the highest, and past a rate it gives way as the cube root. The
+        vector lanes keep the highest.
         """
+        if self.unit != "tensor":
+            return self
         clock = min(self.clock_hz, self.tensor_clock_hz or self.clock_hz)
         if self.full_clock_flops and flops_per_clk_sm > 0:
             clock = min(clock, self.clock_hz * (self.full_clock_flops / flops_per_clk_sm) ** (1 / 3))
@@ -163,20 +166,24 @@ class Machine:
 
 
 def _clocks(profile: HardwareProfile, assumed: list[str]) -> dict[str, float]:
-    """What the tensor cores leave of the highest clock, where somebody has looked."""
-    if profile.has("measured.tensor_clock") and profile.has("measured.full_clock_flops_per_sm"):
-        return {
-            "tensor_clock_hz": float(profile.number("measured.tensor_clock")),
-            "full_clock_flops": float(profile.number("measured.full_clock_flops_per_sm")),
-        }
+    """What the tensor cores leave of the highest clock, where somebody has looked; each number by itself."""
+    keys = {
+        "tensor_clock_hz": "measured.tensor_clock",
+        "full_clock_flops": "measured.full_clock_flops_per_sm",
+    }
+    if _whatif(profile, "compute.clocks.boost") and not _whatif(profile, keys["tensor_clock_hz"]):
+        del keys["tensor_clock_hz"]  # measured below another highest clock than the one given
+    found = {name: float(profile.number(key)) for name, key in keys.items() if profile.has(key)}
     if profile.architecture != SAME_DIE[0]:
-        assumed.append("clock under matmuls: the highest, nobody has looked")
-        return {}
-    assumed.append("clock under matmuls: the same share of the highest as on an H200")
+        if not found:
+            assumed.append("clock under matmuls: the highest, nobody has looked")
+        return found
+    if len(found) < 2:
+        assumed.append("clock under matmuls: the same share of the highest as on an H200")
     return {
         "tensor_clock_hz": TENSOR_CLOCK_SHARE * profile.clock_hz,
         "full_clock_flops": FULL_CLOCK_FLOPS,
-    }
+    } | found
 
 
 def _small(profile: HardwareProfile) -> dict[str, float]:

@@ -49,6 +49,29 @@ def test_single_precision_runs_on_the_vector_lanes() -> None:
     assert (found.unit, found.tensor_flops_per_clk_sm) == ("vector", 256)
 
 
+def test_the_vector_lanes_keep_the_highest_clock() -> None:
+    profile = load_profile("h200-sxm")
+    assert Machine.of(profile, "fp32").at_work(256.0).clock_hz == 1.98e9
+    assert Machine.of(profile, "fp16").at_work(256.0).clock_hz == 1.797e9
+
+
+def test_each_clock_of_the_tensor_cores_is_taken_by_itself() -> None:
+    """An H100 has neither in its profile; what a what-if gives is used, the other stays assumed."""
+    found = Machine.of(load_profile("h100-sxm", ["measured.tensor_clock=1 GHz"]), "fp16")
+    assert (found.tensor_clock_hz, found.full_clock_flops) == (1e9, module.FULL_CLOCK_FLOPS)
+    assert any(line.startswith("clock under matmuls") for line in found.assumed)
+    a100 = Machine.of(load_profile("a100-sxm-80gb", ["measured.tensor_clock=1 GHz"]), "fp16")
+    assert (a100.at_work(0.0).clock_hz, a100.at_work(4096.0).clock_hz) == (1e9, 1e9)
+    assert not any(line.startswith("clock under matmuls") for line in a100.assumed)
+
+
+def test_a_what_if_clock_replaces_the_one_measured_below_another() -> None:
+    faster = Machine.of(load_profile("h200-sxm", ["compute.clocks.boost=3 GHz"]), "fp16")
+    assert faster.tensor_clock_hz == module.TENSOR_CLOCK_SHARE * 3e9
+    own = ["compute.clocks.boost=3 GHz", "measured.tensor_clock=2 GHz"]
+    assert Machine.of(load_profile("h200-sxm", own), "fp16").tensor_clock_hz == 2e9
+
+
 def test_a_copy_faster_than_all_reads_is_refused() -> None:
     profile = load_profile("h200-sxm", ["measured.hbm_copy_bandwidth=9.9TB/s"])
     with pytest.raises(
