@@ -17,7 +17,7 @@ from iosim.levels import LevelTraffic, kernel_policies
 from iosim.problem import TileShape
 from iosim.roofline import FusedWork, Machine, predict_both
 from iosim.roofline.combine import combine_time
-from iosim.roofline.lower_bound import compulsory_bytes
+from iosim.roofline.lower_bound import attention_bound, compulsory_bytes
 from iosim.roofline.outer import outer_work
 from iosim.roofline.tiled_gemm import predict_tiled_gemm, tiled_gemm
 from iosim.roofline.unfused import GEMMS, aligned, predict_gemm, streaming_time
@@ -88,7 +88,8 @@ def streaming_times(row: MeasuredRow, profile: HardwareProfile) -> Times:
         machine = Machine.of(profile, str(row.problem.dtype_k))
     except ProfileError:
         return dict(_UNKNOWN)
-    seconds = streaming_time(machine, *compulsory_bytes(row.problem)).seconds
+    bound = attention_bound(row.problem, machine)
+    seconds = streaming_time(machine, *compulsory_bytes(row.problem), bound).seconds
     return {"profiled_time_s": seconds, "median_time_s": seconds}
 
 
@@ -101,7 +102,8 @@ def decode_times(row: MeasuredRow, part: PartBytes, profile: HardwareProfile) ->
         machine = Machine.of(profile, str(row.problem.dtype_k))
     except ProfileError:
         return dict(_UNKNOWN)
-    main = streaming_time(machine, part.main_hbm_read_bytes, part.main_hbm_write_bytes).seconds
+    bound = attention_bound(row.problem, machine)
+    main = streaming_time(machine, part.main_hbm_read_bytes, part.main_hbm_write_bytes, bound).seconds
     joined = part.splits > 1
     once = combine_time(machine, part.splits, again=False).seconds if row.kernel == "decode_combine" else main
     after = combine_time(machine, part.splits, again=True).seconds if joined else 0.0

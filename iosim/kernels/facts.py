@@ -87,6 +87,7 @@ class KernelFacts:
     its own of, rows (of Q) or keys; with keys the parts of a row meet in shared memory. `row_lanes`: lanes that each
     compute a row's special functions in every tile; `repeats_kv`: K and V are copied for each query head before the
     kernel reads them; `special`: the exact rule where one is known, else they are read off the program.
+    `few_queries_elsewhere`: a decode goes to another kernel of the library, whose tile nobody knows.
     `column_band`: columns of S that a GEMM finishes before the next ones (0: all). `kernel_class`: a name of
     `classes.CLASSES`, whose constants its run time takes (docs/time.md). `in_step`: the coalescer's constant of this
     kernel (docs/hierarchy.md), None the generic one. `interleaves_exp`: the exponentials of a slice of keys stand
@@ -114,6 +115,7 @@ class KernelFacts:
     pad_head_dim: int = 1
     q_box_rows: int = 1
     pack_heads_at_single_query: bool = False
+    few_queries_elsewhere: bool = False
     repeats_kv: bool = False
     splits_keys: SplitFact | None = None
     causal_groups: GroupFact | None = None

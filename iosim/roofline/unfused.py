@@ -12,7 +12,7 @@ from iosim.problem import AttentionProblem
 from iosim.roofline.lower_bound import LowerBound, kernel_bound
 from iosim.roofline.machine import Machine
 from iosim.roofline.prediction import BANDWIDTH_SPREAD, RESIDUAL_ELSEWHERE, SIGMAS, START_SPREAD_S, Prediction
-from iosim.roofline.terms import Term, inputs
+from iosim.roofline.terms import Term, inputs, longest
 
 GEMMS = ("qk_gemm", "pv_gemm")
 KERNELS = ("qk_gemm", "softmax", "pv_gemm")
@@ -67,14 +67,18 @@ def predict_gemm(
     return _summed(compute, hbm, machine, spread)
 
 
-def streaming_time(machine: Machine, hbm_read_bytes: float, hbm_write_bytes: float) -> Prediction:
-    """A kernel that does nothing but move its bytes at the measured bandwidth.
+def streaming_time(
+    machine: Machine, hbm_read_bytes: float, hbm_write_bytes: float, bound: LowerBound | None = None
+) -> Prediction:
+    """A kernel that does little but move its bytes at the measured bandwidth.
 
-    A prediction for decode kernels that split the keys over all SMs; a floor for a softmax (SOFTMAX_NOTE).
+    A prediction for decode kernels that split the keys over all SMs; a floor for a softmax (SOFTMAX_NOTE). `bound`: the
+    least times of its other units, which many query heads that share their keys can make the longer ones.
     """
     hbm = stream_term(machine, hbm_read_bytes, hbm_write_bytes, None)
+    units = [term for term in bound.terms if term.name != hbm.name] if bound else []
     nothing = Term(name="compute", seconds=0.0, formula="behind the memory")
-    return _summed(nothing, hbm, machine, (0.0, 0.0))
+    return _summed(longest(units) if units else nothing, hbm, machine, (0.0, 0.0))
 
 
 def unfused_bound(

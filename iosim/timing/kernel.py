@@ -23,7 +23,15 @@ from iosim.roofline.lower_bound import compulsory_bytes
 from iosim.roofline.outer import outer_work
 from iosim.roofline.prediction import PAUSE_S
 from iosim.roofline.tiled_gemm import predict_tiled_gemm, tiled_gemm
-from iosim.roofline.unfused import GEMMS, KERNELS, SOFTMAX_NOTE, aligned, predict_gemm, streaming_time
+from iosim.roofline.unfused import (
+    GEMMS,
+    KERNELS,
+    SOFTMAX_NOTE,
+    aligned,
+    predict_gemm,
+    streaming_time,
+    unfused_bound,
+)
 from iosim.roofline.work import fused_work
 from iosim.splits import best_split, split_table
 
@@ -154,7 +162,7 @@ def time_kernel(
         run = _Run.unfused(facts, problem, profile, machine)
     elif facts.algorithm == "decode" and problem.seq_q < DECODE_QUERIES:
         run = _Run.split_keys(facts, problem, profile, machine)
-    elif problem.seq_q < DECODE_QUERIES and not facts.pack_heads_at_single_query:
+    elif problem.seq_q < DECODE_QUERIES and facts.few_queries_elsewhere:
         run, tile = _Run.streaming(facts, problem, machine), None
     else:
         run = _Run.fused(facts, problem, tile, profile, machine, pause_s)
@@ -243,7 +251,7 @@ class _Run:
             CLASSES[facts.kernel_class].share_on(machine.architecture)
         except ProfileError as error:
             return cls(reason=str(error))
-        found = streaming_time(machine, read, written)
+        found = streaming_time(machine, read, written, attention_bound(problem, machine))
         return cls(
             launches=(LaunchTime(kernel=facts.name, once=found, repeated=found, note=DECODE_NOTE),),
             hbm_bytes=read + written,
@@ -325,7 +333,7 @@ def _unfused_launch(
 ) -> LaunchTime:
     read, written = moved.hbm_read_bytes, moved.hbm_write_bytes
     if kernel not in GEMMS:
-        floor = streaming_time(machine, read, written)
+        floor = streaming_time(machine, read, written, unfused_bound(kernel, problem, machine))
         return LaunchTime(kernel=kernel, once=floor, note=f"a floor: {SOFTMAX_NOTE}")
     kind, hbm = CLASSES[facts.kernel_class], {"hbm_read_bytes": read, "hbm_write_bytes": written}
     tile = facts.tile(problem.head_dim)
