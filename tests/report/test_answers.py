@@ -29,7 +29,7 @@ def answers(problem: AttentionProblem, gpu: str = "h200-sxm", **options: Any) ->
 def test_prefill_is_limited_by_matmuls_and_the_exponentials_are_the_remedy() -> None:
     limit, how_far, what, *_ = answers(AttentionProblem.of(seq=4096, heads=16, head_dim=128))
     assert limit.startswith("On h200-sxm the limit is matmuls: ")
-    assert "exponentials that take turns" in limit
+    assert "exponentials that they do not cover" in limit
     assert "HBM works beside that" in limit
     timing = time_kernel(
         load_kernel("cudnn-sdpa"), AttentionProblem.of(seq=4096, heads=16, head_dim=128), H200
