@@ -123,14 +123,17 @@ def _work(function: Callable[[Any], Any], pipe: Connection) -> None:
     while True:
         try:
             task = pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
         answer: tuple[Any, Exception | None]
         try:
             answer = (function(task), None)
         except Exception as error:
             answer = (None, error)
-        pipe.send(answer)
+        try:
+            pipe.send(answer)
+        except (BrokenPipeError, ConnectionResetError):  # who asked has died: nobody is left to tell
+            return
 
 
 def _give(pipe: Connection, task: Any) -> None:

@@ -100,3 +100,18 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path, who: str) -> None:
     for pid in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="a process that is killed cannot tidy up")
+def test_workers_of_a_dead_process_end_without_a_word(tmp_path: Path) -> None:
+    script, pids = tmp_path / "waits.py", tmp_path / "pids"
+    script.write_text(SCRIPT.replace("60 if number else 0", "1"))
+    pids.mkdir()
+    run = subprocess.Popen([sys.executable, str(script), str(pids)], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while len(list(pids.iterdir())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.kill()
+    _, said = run.communicate(timeout=20)  # the last that holds stderr has gone
+    assert "Traceback" not in said, said
+    assert len(list(pids.iterdir())) == 2
