@@ -100,7 +100,7 @@ MMA_SYNC = KernelClass(
                 value=0.667,
                 spread=0.02,
                 unit="of peak",
-                source="micro-benchmark, 2728 of 4096 FLOP/clk/SM; counters of tensor cycles say the same",
+                source="micro-benchmark, 2724 of 4096 FLOP/clk/SM; counters of tensor cycles say the same",
             ),
         }
     ),
