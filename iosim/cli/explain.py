@@ -11,6 +11,7 @@ from iosim.cli.options import ALGORITHM, AsJson, Hw, Overrides, ProblemOptions, 
 from iosim.cli.output import print_json, print_table, warn
 
 if TYPE_CHECKING:
+    from iosim.hardware import HardwareProfile
     from iosim.problem import AttentionProblem
     from iosim.roofline import Input, Prediction, Term
     from iosim.timing import Timing
@@ -48,8 +49,11 @@ def explain(
 
     The lower bound stands apart: it has no constants but the hardware's, and no kernel beats it.
     """
-    found = timings(problem.problem(), kernel, hw, overrides, pass_name=pass_name, pause=pause)
-    warn(problem.remarks())
+    from iosim.hardware import load_profile
+
+    gpu = load_profile(hw, overrides or ())
+    found = timings(problem.problem(), kernel, gpu, pass_name=pass_name, pause=pause)
+    warn([*gpu.warnings, *problem.remarks()])
     if as_json:
         out = [timing.to_dict() for timing in found]
         print_json(out[0] if len(out) == 1 else out)
@@ -61,8 +65,7 @@ def explain(
 def timings(
     problem: AttentionProblem,
     kernel: str | None,
-    hw: str,
-    overrides: list[str] | None,
+    gpu: HardwareProfile,
     *,
     pass_name: str = "fwd",
     pause: str = "70us",
@@ -70,12 +73,10 @@ def timings(
     """The timing of each kernel of a comma list, by default the one that the GPU's libraries prefer."""
     from iosim.cli.drawing import split
     from iosim.errors import UsageError
-    from iosim.hardware import load_profile
     from iosim.kernels import load_kernel
     from iosim.timing import default_kernel, time_kernel
     from iosim.units import Dimension, parse_quantity
 
-    gpu = load_profile(hw, overrides or ())
     try:
         pause_s = float(parse_quantity(pause, Dimension.SECONDS))
     except UsageError as error:

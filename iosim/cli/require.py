@@ -86,7 +86,8 @@ def require(
     if len(chosen) != 1:
         raise UsageError(f"--algorithm: one at a time here, got {algorithm!r}")
     (options,) = variants.options_for(chosen)
-    asked, said = problem.problem(), problem.remarks()
+    gpu = load_profile(hardware.hw, hardware.overrides or ())
+    asked, said = problem.problem(), [*gpu.warnings, *problem.remarks()]
     share = _share(reach)
     with quiet_stdout():
         if chosen[0].user_defined:
@@ -94,7 +95,7 @@ def require(
         found = find(
             asked,
             chosen[0],
-            load_profile(hardware.hw, hardware.overrides or ()),
+            gpu,
             solve=solve,
             reach=share,
             options=options,

@@ -63,7 +63,8 @@ def roofline(
 
     look, kinds = find_style(style), check_formats(split(formats))
     gpu = load_profile(hw, overrides or ())
-    points, said, asked = _predicted(problem.problem(), kernel, hw, overrides, measurements)
+    points, said, asked = _predicted(problem.problem(), kernel, gpu, measurements)
+    said = [*gpu.warnings, *said]
     rows = _rows(measurements, case, gpu)
     for row in rows:
         from iosim.timing import measured_points
@@ -96,8 +97,7 @@ def roofline(
 def _predicted(
     problem: AttentionProblem,
     kernel: str | None,
-    hw: str,
-    overrides: list[str] | None,
+    gpu: HardwareProfile,
     measurements: str | None,
 ) -> tuple[list[Point], list[str], list[AttentionProblem]]:
     """Points and warnings of the kernels asked for; the problem where there are any."""
@@ -107,7 +107,7 @@ def _predicted(
         return [], [], []
     points: list[Point] = []
     said: list[str] = []
-    for timing in timings(problem, kernel, hw, overrides):
+    for timing in timings(problem, kernel, gpu):
         own, more = timing_points(timing)
         points, said = points + own, said + more
     return points, said, [problem]

@@ -166,9 +166,10 @@ def tune(
         raise UsageError(f"--sort: unknown column {sort!r}; allowed: {', '.join(SORTS)}")
     if top < 1:
         raise UsageError(f"--top: must be at least 1, got {top}")
+    gpu = load_profile(hw, overrides or ())
     found = search(
         problem.problem(),
-        load_profile(hw, overrides or ()),
+        gpu,
         kernel_class=class_of(kernel),
         objective=objective,
         level=level,
@@ -177,7 +178,7 @@ def tune(
         progress=ticker("simulating"),
     )
     paths = _save(found, Path(out), style, split(formats)) if out is not None else []
-    warn(problem.remarks())
+    warn([*gpu.warnings, *problem.remarks()])
     if as_json:
         print_json(found.to_dict())
     else:

@@ -47,9 +47,10 @@ def what_if(
     from iosim.whatif import what_if as find
 
     find_style(style), check_formats(split(formats))
-    found = find(problem.problem(), load_profile(hw, overrides or ()), kernel_class=class_of(kernel))
+    gpu = load_profile(hw, overrides or ())
+    found = find(problem.problem(), gpu, kernel_class=class_of(kernel))
     paths = _draw(found, Path(out), style, split(formats)) if out is not None else []
-    warn(problem.remarks())
+    warn([*gpu.warnings, *problem.remarks()])
     if as_json:
         print_json(found.to_dict())
     else:

@@ -262,6 +262,10 @@ def decimal_warning(quantity: Quantity, text: str) -> list[str]:
     return [f"{quantity.key}: {decimal_hint(text, quantity.value)}"]
 
 
+OVERRIDE = "override:"
+"""How the source of a what-if number begins."""
+
+
 def contradictions(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
     """Numbers that cannot stand together: (key, message)."""
     for small, large in (
@@ -274,7 +278,25 @@ def contradictions(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
         both = profile.has(small) and profile.has(large)
         if both and profile.number(small) > profile.number(large):
             yield small, f"{profile.quantity(small)} is more than {large} ({profile.quantity(large)})"
+    yield from _beyond_the_printed(profile)
     yield from _cache_shape(profile)
+
+
+def _beyond_the_printed(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
+    """What was measured of this GPU and is more than it can; a printed number that a what-if gives is another GPU's."""
+    for measured, printed in (
+        ("measured.hbm_read_bandwidth", "memory.hbm.bandwidth"),
+        ("measured.hbm_write_bandwidth", "memory.hbm.bandwidth"),
+        ("measured.hbm_copy_bandwidth", "memory.hbm.bandwidth"),
+        ("measured.tensor_clock", "compute.clocks.boost"),
+        ("measured.matrix_clock", "compute.clocks.boost"),
+    ):
+        if not (profile.has(measured) and profile.has(printed)):
+            continue
+        found, most = profile.quantity(measured), profile.quantity(printed)
+        elsewhere = most.source.startswith(OVERRIDE) and not found.source.startswith(OVERRIDE)
+        if profile.number(measured) > profile.number(printed) and not elsewhere:
+            yield measured, f"{found} is more than {printed} ({most})"
 
 
 def _cache_shape(profile: HardwareProfile) -> Iterator[tuple[str, str]]:

@@ -59,3 +59,13 @@ def test_a_point_too_large_for_its_levels_keeps_its_row(folder: Path, iosim: Run
     assert "more than 4,000,000 thread blocks" in large["error"]
     assert large["sm_read_bytes"] == small["sm_read_bytes"] * 2**20
     assert pd.isna(large["hbm_read_bytes"])
+
+
+@pytest.mark.parametrize("command", ["explain", "tune --rows 64 --cols 64", "require", "what-if"])
+def test_what_is_odd_about_a_what_if_is_said_by_every_question_of_time(iosim: Run, command: str) -> None:
+    given = "--seq 128 --hw h200-sxm --set measured.hbm_read_bandwidth=9TB/s"
+    found = iosim(f"{command} {given}")
+    assert found.code == 0
+    assert (
+        "warning: --set: measured.hbm_read_bandwidth: 9 TB/s is more than memory.hbm.bandwidth" in found.err
+    )

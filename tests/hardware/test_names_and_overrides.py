@@ -118,6 +118,24 @@ def test_override_that_contradicts_another_number_warns_but_is_a_what_if() -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("measured.hbm_read_bandwidth=9 TB/s", "9 TB/s is more than memory.hbm.bandwidth (4.8 TB/s)"),
+        ("measured.tensor_clock=3 GHz", "3 GHz is more than compute.clocks.boost (1.98 GHz)"),
+    ],
+)
+def test_a_measurement_beyond_what_the_gpu_can_do_warns(given: str, said: str) -> None:
+    """A prediction from it would beat the lower bound."""
+    (warning,) = load_profile("h200-sxm", [given]).warnings
+    assert warning == f"--set: {given.partition('=')[0]}: {said}"
+
+
+@pytest.mark.parametrize("given", ["memory.hbm.bandwidth=2 TB/s", "compute.clocks.boost=1 GHz"])
+def test_what_was_measured_of_the_real_gpu_does_not_contradict_a_what_if(given: str) -> None:
+    assert load_profile("h200-sxm", [given]).warnings == ()
+
+
 def test_override_in_decimal_kilobytes_warns() -> None:
     (warning,) = load_profile("toy", ["memory.sram.per_block=3KB"]).warnings
     assert "'3KiB'" in warning
