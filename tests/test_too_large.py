@@ -34,6 +34,18 @@ def ragged(lengths: list[int]) -> Any:
     return levels(padded, sequences=alone)
 
 
+def vast_l2() -> Any:
+    gpu, algorithm = load_profile("h200-sxm", ["memory.l2.capacity=1 TiB"]), find_algorithm("flash2")
+    return simulate_levels(
+        algorithm,
+        AttentionProblem.of(seq=128, head_dim=64),
+        algorithm.resolve({}),
+        TILE,
+        gpu,
+        generic_policies(gpu, 0, blocks_per_sm=1),
+    )
+
+
 HEADS = AttentionProblem.of(seq=4096, head_dim=128, heads=MILLION)
 LONG = AttentionProblem.of(seq=MILLION, head_dim=128, heads=128)
 
@@ -47,6 +59,7 @@ LONG = AttentionProblem.of(seq=MILLION, head_dim=128, heads=128)
         (lambda: ragged([MILLION] * 2), f"{2 * 16 * 8192 * (2 + 2 * 16384):,} tile accesses are too many"),
         (lambda: tune(HEADS, GPU), "67,108,864 thread blocks are too many.*fewer heads"),
         (lambda: what_if(HEADS, GPU), "67,108,864 thread blocks are too many.*fewer heads"),
+        (lambda: vast_l2(), f"{2**40 // 128:,} lines are too many to simulate.*a smaller capacity"),
         (lambda: require(LONG, find_algorithm("flash2"), GPU, solve="l2"), "too many to follow.*shorter"),
     ],
 )

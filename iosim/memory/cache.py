@@ -12,6 +12,7 @@ from iosim.memory.config import (
     COUNTERS,
     INDEX_KINDS,
     MAX_LINE,
+    MAX_LINES,
     MAX_STREAMS,
     MAX_WAYS,
     POLICIES,
@@ -41,6 +42,11 @@ class Cache:
             )
         self.config = config
         slots = config.sets * config.ways
+        if config.partitions * slots > MAX_LINES:
+            raise SimulationError(
+                f"cache: {config.partitions * slots:,} lines are too many to simulate; at most {MAX_LINES:,}: "
+                "take a smaller capacity"
+            )
         self._words = np.zeros(config.partitions * slots, np.int64)
         self._ranks = np.tile(np.arange(config.ways, dtype=np.int64), config.partitions * config.sets)
         self._hands = np.zeros(config.partitions * config.sets, np.int64)

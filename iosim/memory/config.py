@@ -25,6 +25,7 @@ MAX_LINE = 2**38
 """Largest line number: the compiled engine packs it into one word with the sector masks."""
 MAX_STREAMS = 256
 MAX_WAYS = 4096
+MAX_LINES = 2**28  # of all partitions; each takes 16 bytes of state
 MAX_SECTORS = 8
 MAX_TREE_WAYS = 32
 
