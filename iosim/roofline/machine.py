@@ -93,6 +93,12 @@ class Machine:
                 "what-if: constants of kernels and every number not given stay those of the real GPU"
             )
         clocks = _clocks(profile, assumed)
+        if (
+            "full_clock_flops" in clocks
+        ):  # of 16-bit values; half as wide ones are twice as many for the same power
+            clocks["full_clock_flops"] *= (
+                unit.peak_flops_per_s / profile.compute_unit("fp16").peak_flops_per_s
+            )
         vector = profile.number("compute.vector.fp32") / (FMA_FLOPS * profile.sm_count * profile.clock_hz)
         return cls(
             name=profile.name,

@@ -402,3 +402,11 @@ def test_a_kernel_that_rescales_and_spills_less_than_the_fitted_one_is_credited_
     fitted = 128 * 128 + 2 * 7168 + step
     assert row_ops("iosim-split_k_warps", TileShape(rows=64, cols=64)) == split - fitted / 2
     assert row_ops("cudnn-sdpa", TileShape(rows=128, cols=128)) == 0
+
+
+def test_fp8_keeps_the_clock_that_half_its_rate_would() -> None:
+    gpu = load_profile("h200-sxm")
+    wide, narrow = Machine.of(gpu, "fp16"), Machine.of(gpu, "fp8")
+    flops = 0.75 * wide.tensor_flops_per_clk_sm
+    assert narrow.at_work(2 * flops).clock_hz == pytest.approx(wide.at_work(flops).clock_hz, rel=1e-3)
+    assert wide.at_work(flops).clock_hz < 0.9 * wide.clock_hz
