@@ -84,6 +84,7 @@ Processes = Annotated[
         "--processes",
         metavar="N",
         min=1,
+        max=256,
         help="Processes that predict at once; the numbers are the same [the cores, at most 8].",
         rich_help_panel=HARDWARE,
     ),
