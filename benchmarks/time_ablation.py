@@ -42,7 +42,13 @@ def main(arguments: Sequence[str]) -> None:
             if row.block_mask is not None:
                 facts = replace(facts, options={**facts.options, "block-mask": row.block_mask})
             levels = simulate_row(row, facts, row.tile, profile)
-            cases.append((row, work_of(row, facts, row.tile, levels), CLASSES[facts.kernel_class]))
+            cases.append(
+                (
+                    row,
+                    work_of(row.problem, facts, row.tile, levels, threads=row.threads_per_block),
+                    CLASSES[facts.kernel_class],
+                )
+            )
     streamed = [row for row in rows if row.kernel == "flash_fwd" and row.tile is None]
     # decode kernels of unknown tile have two terms, HBM and start
     fixed = {c: [_error(r, c, streaming_times(r, profile)[c]) for r in streamed] for c in COLUMNS}

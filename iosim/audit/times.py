@@ -14,7 +14,7 @@ from iosim.errors import ProfileError
 from iosim.hardware import HardwareProfile
 from iosim.kernels import CLASSES, KernelFacts
 from iosim.levels import LevelTraffic, kernel_policies
-from iosim.problem import TileShape
+from iosim.problem import AttentionProblem, TileShape
 from iosim.roofline import FusedWork, Machine, predict_both
 from iosim.roofline.combine import combine_time
 from iosim.roofline.lower_bound import attention_bound, compulsory_bytes
@@ -27,28 +27,33 @@ Times = dict[str, float | None]
 _UNKNOWN: Mapping[str, float | None] = MappingProxyType({"profiled_time_s": None, "median_time_s": None})
 
 
-def work_of(row: MeasuredRow, facts: KernelFacts, tile: TileShape, levels: LevelTraffic) -> FusedWork:
-    """What a measured fused kernel did, with the HBM bytes of the simulation and not those of the counter."""
-    if find_algorithm(facts.algorithm).outer == "k":
-        return outer_work(
-            facts,
-            row.problem,
-            tile,
-            residents=levels.policies.blocks_per_sm,
-            threads=row.threads_per_block,
-            hbm_read_bytes=levels.hbm_read_bytes,
-            hbm_write_bytes=levels.hbm_write_bytes,
-        )
-    return fused_work(
-        facts,
-        row.problem,
-        tile,
-        levels.kernels[0].steps,
-        residents=levels.policies.blocks_per_sm,
-        threads=row.threads_per_block,
-        hbm_read_bytes=levels.hbm_read_bytes,
-        hbm_write_bytes=levels.hbm_write_bytes,
-    )
+def work_of(
+    problem: AttentionProblem,
+    facts: KernelFacts,
+    tile: TileShape,
+    levels: LevelTraffic,
+    *,
+    threads: int | None = None,
+) -> FusedWork:
+    """What a fused kernel does, whichever loop is outside, with the HBM bytes of the simulation.
+
+    `threads`: of a block, where it was measured; None takes the card's.
+    """
+    hbm = {"hbm_read_bytes": levels.hbm_read_bytes, "hbm_write_bytes": levels.hbm_write_bytes}
+    residents = levels.policies.blocks_per_sm
+    if _keys_outside(facts):
+        return outer_work(facts, problem, tile, residents=residents, threads=threads, **hbm)
+    steps = levels.kernels[0].steps
+    return fused_work(facts, problem, tile, steps, residents=residents, threads=threads, **hbm)
+
+
+def uncounted_loop(facts: KernelFacts) -> bool:
+    """Whether the keys are outside in a loop whose instructions the card does not count: no time is known of it."""
+    return _keys_outside(facts) and "loop" not in facts.instructions
+
+
+def _keys_outside(facts: KernelFacts) -> bool:
+    return find_algorithm(facts.algorithm).outer == "k"
 
 
 def fused_times(
@@ -66,10 +71,9 @@ def fused_times(
     a loop over the keys outside whose card does not count its instructions, or for a launch whose keys another kernel
     divides.
     """
-    outer = find_algorithm(facts.algorithm).outer == "k"
-    if facts.divides_keys(row.problem, profile.sm_count) or (outer and "loop" not in facts.instructions):
+    if facts.divides_keys(row.problem, profile.sm_count) or uncounted_loop(facts):
         return dict(_UNKNOWN)
-    work = work_of(row, facts, tile, levels)
+    work = work_of(row.problem, facts, tile, levels, threads=row.threads_per_block)
     try:
         machine = Machine.of(profile, str(row.problem.dtype_k))
         if clock_hz is not None:

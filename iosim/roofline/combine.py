@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from iosim.roofline.machine import Machine
-from iosim.roofline.prediction import RESIDUAL_ELSEWHERE, SIGMAS, START_SPREAD_S, Prediction
+from iosim.roofline.prediction import RESIDUAL_ELSEWHERE, Prediction, one_launch
 from iosim.roofline.terms import Term, inputs
 
 LANES = 32
@@ -34,20 +34,5 @@ def combine_time(machine: Machine, splits: int, *, again: bool) -> Prediction:
             ("clock", machine.clock_hz, "Hz"),
         ),
     )
-    start = Term(
-        name="start",
-        seconds=machine.start_s,
-        formula="launch, cold instruction cache, first fetch",
-        inputs=inputs(("start", machine.start_s, "s")),
-    )
-    seconds = loads.seconds + start.seconds
-    half = SIGMAS * math.hypot(RESIDUAL_ELSEWHERE * seconds, START_SPREAD_S)
-    return Prediction(
-        seconds=seconds,
-        low_s=max(0.0, seconds - half),
-        high_s=seconds + half,
-        terms=(loads, start),
-        limit="loads",
-        clock_hz=machine.clock_hz,
-        sustained=again,
-    )
+    spread_s = RESIDUAL_ELSEWHERE * (loads.seconds + machine.start_s)
+    return one_launch((loads,), machine, spread_s=spread_s, limit="loads", sustained=again)

@@ -119,7 +119,7 @@ class Compute:
         return busiest_sm_cycles(costs, self.machine.sms, w.residents, alone=self._lone_speed())
 
     def terms(self, busiest: float) -> list[Term]:
-        """Seconds by unit at the highest clock; they add up to `busiest` cycles."""
+        """Seconds by unit at the machine's clock; they add up to `busiest` cycles."""
         w, m, c = self.work, self.machine, self.constants
         tiles, blocks, clock = w.tiles / m.sms, w.blocks / m.sms, m.clock_hz
         cycles, tail = self.tile(w.residents), busiest - self.mean_cycles()

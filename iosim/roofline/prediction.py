@@ -12,7 +12,7 @@ term and says what each is worth.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,7 +65,7 @@ class Prediction:
     """Seconds with a range, and the terms they are made of.
 
     Terms of compute add up; HBM runs beside them, so the lesser of the two is `hidden`. `clock_hz` is what the power
-    leaves. `sustained`: repeated runs, rather than one at the highest clock.
+    leaves. `sustained`: repeated runs, rather than one.
     """
 
     seconds: float
@@ -119,13 +119,36 @@ def predict_both(
     return model.prediction(None), model.prediction(pause_s)
 
 
+def one_launch(
+    terms: Sequence[Term], machine: Machine, *, spread_s: float, limit: str, sustained: bool = False
+) -> Prediction:
+    """A small kernel: its terms and a start. `spread_s`: standard deviation of what is no part of the start."""
+    start = Term(
+        name="start",
+        seconds=machine.start_s,
+        formula="launch, cold instruction cache, first fetch",
+        inputs=inputs(("start", machine.start_s, "s")),
+    )
+    seconds = _total(terms) + start.seconds
+    half = SIGMAS * math.hypot(spread_s, START_SPREAD_S)
+    return Prediction(
+        seconds=seconds,
+        low_s=max(0.0, seconds - half),
+        high_s=seconds + half,
+        terms=(*terms, start),
+        limit=limit,
+        clock_hz=machine.clock_hz,
+        sustained=sustained,
+    )
+
+
 def _known(without: Collection[str]) -> frozenset[str]:
     if unknown := sorted(set(without) - set(TERMS)):
         raise UsageError(f"time: unknown term {unknown[0]!r}; known: {', '.join(TERMS)}")
     return frozenset(without)
 
 
-def _total(terms: list[Term]) -> float:
+def _total(terms: Sequence[Term]) -> float:
     return math.fsum(t.seconds for t in terms if not t.hidden)
 
 
@@ -171,7 +194,7 @@ class _Model:
         self.unevenness = compute.busiest_cycles() / mean if uneven else 1.0
 
     def prediction(self, pause_s: float | None) -> Prediction:
-        """The time with its range; `pause_s` None: one launch at the highest clock."""
+        """The time with its range; `pause_s` None: one launch."""
         terms, clock = self._terms(self.best, pause_s)
         seconds = _total(terms)
         half = SIGMAS * self._deviation(seconds, pause_s)

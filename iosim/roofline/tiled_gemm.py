@@ -23,8 +23,8 @@ from iosim.onchip.wavefronts import WAVEFRONT_BYTES
 from iosim.problem import AttentionProblem, TileShape
 from iosim.roofline.machine import ISSUE_LANES, Machine
 from iosim.roofline.overlap import hiding
-from iosim.roofline.prediction import RESIDUAL_ELSEWHERE, SIGMAS, START_SPREAD_S, Prediction
-from iosim.roofline.terms import Term, inputs
+from iosim.roofline.prediction import RESIDUAL_ELSEWHERE, Prediction, one_launch
+from iosim.roofline.terms import Term, inputs, longest
 from iosim.roofline.unfused import stream_term
 
 PARTS = {"qk_gemm": "scores", "pv_gemm": "output"}
@@ -101,7 +101,7 @@ def predict_tiled_gemm(
     hbm_read_bytes: float,
     hbm_write_bytes: float,
 ) -> Prediction:
-    """One launch at the highest clock. `stream`: the share of the bandwidth that a GEMM of the class reaches.
+    """One launch. `stream`: the share of the bandwidth that a GEMM of the class reaches.
 
     Errors: `ProfileError` on an architecture on which no mma.sync kernel is known.
     """
@@ -111,24 +111,10 @@ def predict_tiled_gemm(
     seconds = math.fsum(t.seconds for t in terms)
     hbm = stream_term(machine, hbm_read_bytes, hbm_write_bytes, stream)
     behind = hbm.seconds < seconds
-    start = Term(
-        name="start",
-        seconds=machine.start_s,
-        formula="launch, cold instruction cache, first fetch",
-        inputs=inputs(("start", machine.start_s, "s")),
-    )
-    busy = max(seconds, hbm.seconds)
-    half = SIGMAS * math.hypot(RESIDUAL_ELSEWHERE * busy, START_SPREAD_S)
-    longest = max(terms, key=lambda t: t.seconds).name
-    return Prediction(
-        seconds=busy + machine.start_s,
-        low_s=max(0.0, busy + machine.start_s - half),
-        high_s=busy + machine.start_s + half,
-        terms=(*(replace(t, hidden=not behind) for t in terms), replace(hbm, hidden=behind), start),
-        limit=longest if behind else "HBM",
-        clock_hz=machine.clock_hz,
-        sustained=False,
-    )
+    spread_s = RESIDUAL_ELSEWHERE * max(seconds, hbm.seconds)
+    limit = longest(terms).name if behind else "HBM"
+    shown = (*(replace(t, hidden=not behind) for t in terms), replace(hbm, hidden=behind))
+    return one_launch(shown, machine, spread_s=spread_s, limit=limit)
 
 
 def _terms(w: TiledGemm, m: Machine, share: Constant, stream: float) -> list[Term]:

@@ -11,7 +11,7 @@ from iosim.kernels import Constant, KernelClass
 from iosim.problem import AttentionProblem
 from iosim.roofline.lower_bound import LowerBound, kernel_bound
 from iosim.roofline.machine import Machine
-from iosim.roofline.prediction import BANDWIDTH_SPREAD, RESIDUAL_ELSEWHERE, SIGMAS, START_SPREAD_S, Prediction
+from iosim.roofline.prediction import BANDWIDTH_SPREAD, RESIDUAL_ELSEWHERE, Prediction, one_launch
 from iosim.roofline.terms import Term, inputs, longest
 
 GEMMS = ("qk_gemm", "pv_gemm")
@@ -134,23 +134,9 @@ def stream_term(machine: Machine, read: float, written: float, share: Constant |
 
 def _summed(compute: Term, hbm: Term, machine: Machine, spreads: tuple[float, float]) -> Prediction:
     behind = hbm.seconds < compute.seconds
-    start = Term(
-        name="start",
-        seconds=machine.start_s,
-        formula="launch, cold instruction cache, first fetch",
-        inputs=inputs(("start", machine.start_s, "s")),
-    )
     busy = max(compute.seconds, hbm.seconds)
     relative = math.hypot(BANDWIDTH_SPREAD, spreads[1] if behind else spreads[0])
     if machine.assumed:
         relative = math.hypot(relative, RESIDUAL_ELSEWHERE)
-    half = SIGMAS * math.hypot(relative * busy, START_SPREAD_S)
-    return Prediction(
-        seconds=busy + machine.start_s,
-        low_s=max(0.0, busy + machine.start_s - half),
-        high_s=busy + machine.start_s + half,
-        terms=(replace(compute, hidden=not behind), replace(hbm, hidden=behind), start),
-        limit=compute.name if behind else "HBM",
-        clock_hz=machine.clock_hz,
-        sustained=False,
-    )
+    terms = (replace(compute, hidden=not behind), replace(hbm, hidden=behind))
+    return one_launch(terms, machine, spread_s=relative * busy, limit=compute.name if behind else "HBM")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from iosim.problem import AttentionProblem, TileShape
 from iosim.roofline.shared_path import SharedPath, shared_path
 
 WARPGROUP_ROWS = 64
+Cost = Callable[[KernelFacts, AttentionProblem, TileShape, int], float]
+"""Vector instructions of a tile by so many warps."""
 _SCHEMES = {"rows": "split-q", "keys": "split-k"}
 STEP_OPS, STEP_OPS_16_ROWS = 22, 28
 """Instructions of a warp in a step of an mma.sync kernel that do not grow with its keys: the loop, addresses, shuffles
@@ -122,7 +125,7 @@ def fused_work(
         hbm_read_bytes=hbm_read_bytes,
         hbm_write_bytes=hbm_write_bytes,
         row_ops=row_ops(facts, seen, tile, warps),
-        step_ops=row_ops(facts, seen, tile, warps) - row_ops(facts, seen, tile, warps, steps=False),
+        step_ops=_beyond_fitted(_own_step, facts, seen, tile, warps),
         path_wavefronts=path.total if path else 0.0,
         parts_out_wavefronts=path.parts_out if path else 0.0,
         exchanges=2 if shares else 0,  # maxima; sums and parts of O
@@ -132,47 +135,51 @@ def fused_work(
     )
 
 
-def row_ops(
-    facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int, *, steps: bool = True
-) -> float:
+def row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int) -> float:
     """What the rows of a tile cost beyond the same scores in the kernel that the class was fitted on.
 
     O is rescaled, one instruction a value, unless the kernel puts that off. Spilled bytes go out and in again, 128 a
-    clock, in which 128 lanes could have issued: one instruction a byte each way. A step has instructions of its own
-    (`steps`).
+    clock, in which 128 lanes could have issued: one instruction a byte each way. A step has instructions of its own.
     """
-    name = CLASSES[facts.kernel_class].fitted_on
-    if name is None or load_kernel(name).tile(seen.head_dim) is None:
-        return 0.0
-    return _tile_row_ops(facts, seen, tile, warps, steps) - fitted_row_ops(facts, seen, tile, steps=steps)
+    return sum(_beyond_fitted(cost, facts, seen, tile, warps) for cost in (_own_rows, _own_step))
 
 
-def fitted_row_ops(
-    facts: KernelFacts, seen: AttentionProblem, tile: TileShape, *, steps: bool = True
-) -> float:
+def fitted_row_ops(facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> float:
     """What the rows of the kernel that the class was fitted on cost, for as many scores as `tile` has; 0 if unknown."""
+    return sum(_of_fitted(cost, facts, seen, tile) or 0.0 for cost in (_own_rows, _own_step))
+
+
+def _beyond_fitted(
+    cost: Cost, facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int
+) -> float:
+    held = _of_fitted(cost, facts, seen, tile)
+    return 0.0 if held is None else cost(facts, seen, tile, warps) - held
+
+
+def _of_fitted(cost: Cost, facts: KernelFacts, seen: AttentionProblem, tile: TileShape) -> float | None:
+    """A cost of the kernel that the class was fitted on, for as many scores as `tile` has; None where none is known."""
     name = CLASSES[facts.kernel_class].fitted_on
     fitted = load_kernel(name) if name else None
     known = fitted.tile(seen.head_dim) if fitted else None
     if fitted is None or known is None:
-        return 0.0
+        return None
     scores = tile.rows * tile.cols / (known.rows * known.cols)
-    return scores * _tile_row_ops(fitted, seen, known, fitted.threads_per_block // WARP_THREADS, steps)
+    return scores * cost(fitted, seen, known, fitted.threads_per_block // WARP_THREADS)
 
 
-def _tile_row_ops(
-    facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int, steps: bool
-) -> float:
-    keys = facts.warps_divide == "keys"
+def _own_rows(facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int) -> float:
     rescaled = tile.rows * seen.value_dim if facts.row_lanes else 0
-    if keys:  # the owner of a row adds up the parts of O
+    if facts.warps_divide == "keys":  # the owner of a row adds up the parts of O
         rescaled += warps * tile.rows * seen.value_dim
     spill = facts.spill(seen.head_dim, tile)
-    out = rescaled + 2.0 * (spill.bytes_per_step if spill else 0)
-    if steps and CLASSES[facts.kernel_class].operands_by_warp:
-        rows = tile.rows if keys else tile.rows / warps
-        out += warps * WARP_THREADS * (STEP_OPS + STEP_OPS_16_ROWS * rows / 16)
-    return out
+    return rescaled + 2.0 * (spill.bytes_per_step if spill else 0)
+
+
+def _own_step(facts: KernelFacts, seen: AttentionProblem, tile: TileShape, warps: int) -> float:
+    if not CLASSES[facts.kernel_class].operands_by_warp:
+        return 0.0
+    rows = tile.rows if facts.warps_divide == "keys" else tile.rows / warps
+    return warps * WARP_THREADS * (STEP_OPS + STEP_OPS_16_ROWS * rows / 16)
 
 
 def warpgroups(tile: TileShape) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from iosim.algorithms.registry import find_algorithm
 from iosim.audit.compare import DECODE_QUERIES
+from iosim.audit.times import uncounted_loop, work_of
 from iosim.audit.unfused import UnfusedBytes, unfused_bytes
 from iosim.errors import IosimError, ProfileError, UsageError
 from iosim.hardware import HardwareProfile
@@ -20,7 +21,6 @@ from iosim.roofline import LowerBound, Machine, Prediction, attention_bound, pre
 from iosim.roofline.backward import backward_work
 from iosim.roofline.combine import combine_time
 from iosim.roofline.lower_bound import compulsory_bytes
-from iosim.roofline.outer import outer_work
 from iosim.roofline.prediction import PAUSE_S
 from iosim.roofline.tiled_gemm import predict_tiled_gemm, tiled_gemm
 from iosim.roofline.unfused import (
@@ -32,7 +32,6 @@ from iosim.roofline.unfused import (
     streaming_time,
     unfused_bound,
 )
-from iosim.roofline.work import fused_work
 from iosim.splits import best_split, split_table
 
 DEFAULT_KERNELS = MappingProxyType({"hopper": "cudnn-sdpa", "ampere": "torch-flash2", "ada": "torch-flash2"})
@@ -57,7 +56,7 @@ DIVIDED_KEYS = "so few blocks go to another kernel of the library, which divides
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTime:
-    """One kernel launch: one run at the highest clock, and each of many in a row (None where that is not modelled)."""
+    """One kernel launch: one run, and each of many in a row (None where that is not modelled)."""
 
     kernel: str
     once: Prediction
@@ -221,8 +220,7 @@ class _Run:
     ) -> _Run:
         levels = simulate_kernel(facts, problem, tile, profile)
         launches: tuple[LaunchTime, ...] = ()
-        outer = find_algorithm(facts.algorithm).outer == "k"
-        reason = OUTER_KEYS if outer and "loop" not in facts.instructions else None
+        reason = OUTER_KEYS if uncounted_loop(facts) else None
         divided = facts.divides_keys(problem, profile.sm_count)
         if divided and problem.seq_q < DECODE_QUERIES:
             reason = f"{DIVIDED_KEYS}; see --kernel iosim-decode"
@@ -318,12 +316,7 @@ def _fused_launch(
     machine: Machine,
     pause_s: float,
 ) -> tuple[LaunchTime, ...]:
-    hbm = {"hbm_read_bytes": levels.hbm_read_bytes, "hbm_write_bytes": levels.hbm_write_bytes}
-    residents = levels.policies.blocks_per_sm
-    if find_algorithm(facts.algorithm).outer == "k":
-        work = outer_work(facts, problem, tile, residents=residents, **hbm)
-    else:
-        work = fused_work(facts, problem, tile, levels.kernels[0].steps, residents=residents, **hbm)
+    work = work_of(problem, facts, tile, levels)
     once, repeated = predict_both(work, machine, CLASSES[facts.kernel_class], pause_s=pause_s)
     return (LaunchTime(kernel=facts.name, once=once, repeated=repeated),)
 
