@@ -262,10 +262,6 @@ def decimal_warning(quantity: Quantity, text: str) -> list[str]:
     return [f"{quantity.key}: {decimal_hint(text, quantity.value)}"]
 
 
-OVERRIDE = "override:"
-"""How the source of a what-if number begins."""
-
-
 def contradictions(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
     """Numbers that cannot stand together: (key, message)."""
     for small, large in (
@@ -294,7 +290,7 @@ def _beyond_the_printed(profile: HardwareProfile) -> Iterator[tuple[str, str]]:
         if not (profile.has(measured) and profile.has(printed)):
             continue
         found, most = profile.quantity(measured), profile.quantity(printed)
-        elsewhere = most.source.startswith(OVERRIDE) and not found.source.startswith(OVERRIDE)
+        elsewhere = most.is_what_if and not found.is_what_if
         if profile.number(measured) > profile.number(printed) and not elsewhere:
             yield measured, f"{found} is more than {printed} ({most})"
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from iosim.errors import ProfileError, UsageError
 from iosim.hardware.check import Node, contradictions, decimal_warning, read_quantity
-from iosim.hardware.profile import HardwareProfile
+from iosim.hardware.profile import OVERRIDE, HardwareProfile
 from iosim.hardware.schema import FIELDS
 
 
@@ -23,7 +23,7 @@ def apply_overrides(profile: HardwareProfile, overrides: Sequence[str]) -> Hardw
         key, value = _split(text)
         node = Node(line=0, value={"value": Node(line=0, value=value)})
         try:
-            new = read_quantity(FIELDS[key], node, {}, f"override: {key}={value}")
+            new = read_quantity(FIELDS[key], node, {}, f"{OVERRIDE} {key}={value}")
         except UsageError as error:
             raise ProfileError(f"--set {key}: {error}") from None
         old = quantities.get(key)

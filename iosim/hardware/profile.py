@@ -24,6 +24,8 @@ MAIN = (
     "memory.hbm.bandwidth",
 )
 """What a profile shows first in a notebook."""
+OVERRIDE = "override:"
+"""How the source of a what-if number begins."""
 PEAK_DTYPES = tuple(dict.fromkeys((*TENSOR_DTYPES, *VECTOR_DTYPES)))
 
 
@@ -43,6 +45,11 @@ class Quantity:
     clock: str | None = None
     note: str | None = None
     unknown: str | None = None
+
+    @property
+    def is_what_if(self) -> bool:
+        """Whether it was given with --set, and is no number of the GPU."""
+        return self.source.startswith(OVERRIDE)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; the keys that do not apply are left out."""

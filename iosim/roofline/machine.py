@@ -35,7 +35,6 @@ L2_READ_BYTES_PER_CLK = 36.0
 and another warp's load; from the end of a block to the start of the next in its place; what one SM stores as
 accumulators lie, alone and with all others; what it reads of the L2 with all others. Micro-benchmarks of our own, none
 of them a time of a kernel (validation/measurements/h200/measured_profile.yaml). Taken for GPUs that nobody measured."""
-OVERRIDE = "override:"  # how the source of a what-if number begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +87,7 @@ class Machine:
         unit = profile.compute_unit(dtype)
         assumed: list[str] = []
         read, write = _bandwidths(profile, assumed)
-        if any(q.source.startswith(OVERRIDE) for q in profile.quantities.values()):
+        if any(q.is_what_if for q in profile.quantities.values()):
             assumed.append(
                 "what-if: constants of kernels and every number not given stay those of the real GPU"
             )
@@ -220,7 +219,7 @@ def _per_clock(value: float) -> float:
 
 
 def _whatif(profile: HardwareProfile, key: str) -> bool:
-    return profile.has(key) and profile.quantity(key).source.startswith(OVERRIDE)
+    return profile.has(key) and profile.quantity(key).is_what_if
 
 
 def _bandwidths(profile: HardwareProfile, assumed: list[str]) -> tuple[float, float]:
