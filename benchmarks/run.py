@@ -98,21 +98,23 @@ def own_rows() -> list[Row]:
 
 def hierarchy_rows() -> list[Row]:
     """Limits on the simulated hierarchy: the whole audit, and one long causal run without much memory."""
-    audited, long = "audit of every kernel measured on an H200", "simulate causal flash2, N=131,072, 16 heads"
+    long = "simulate causal flash2, N=131,072, 16 heads"
     rows = []
-    try:
-        found = case(sys.executable, "-m", "benchmarks.cases", "audit")
-        note = f"{found['rows']} kernels of {found['cases']} cases, compiled code cached"
-        rows.append(Row(what=audited, value=found["first_seconds"], limit=30, unit="s", note=note))
-    except CaseError as error:
-        rows.append(Row(what=audited, value=None, limit=30, unit="s", note=str(error)))
-    own = "audit of our own kernels and their peers"
-    try:
-        found = case(sys.executable, "-m", "benchmarks.cases", "rungs")
-        note = f"{found['rows']} rows, {found['processes']} processes"
-        rows.append(Row(what=own, value=found["first_seconds"], limit=35, unit="s", note=note))
-    except CaseError as error:
-        rows.append(Row(what=own, value=None, limit=35, unit="s", note=str(error)))
+    for what, name, limit, words in (
+        (
+            "audit of every kernel measured on an H200",
+            "audit",
+            30,
+            "{rows} kernels of {cases} cases, compiled code cached",
+        ),
+        ("audit of our own kernels and their peers", "rungs", 35, "{rows} rows, {processes} processes"),
+    ):
+        try:
+            found = case(sys.executable, "-m", "benchmarks.cases", name)
+            value, note = found["first_seconds"], words.format_map(found)
+        except CaseError as error:
+            value, note = None, str(error)
+        rows.append(Row(what=what, value=value, limit=limit, unit="s", note=note))
     try:
         found = case(sys.executable, "-m", "benchmarks.cases", "long_levels")
         note = f"128x64 tiles, d=128, 4.3e9 lines; {found['first_seconds']:.0f} s"
